@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 
-use super::root::{FileId, Version};
+use super::root::{FileId, Opened, Version, bytes_possible};
 
 /// The length of a cached block. Blocks begin at multiples of this length; a file's last one is shorter.
 pub const BLOCK: usize = 64 << 10;
@@ -49,6 +49,15 @@ pub(crate) struct Block {
     /// The file's version when the bytes were read.
     pub(crate) version: Version,
     pub(crate) bytes: Box<[u8]>,
+}
+
+impl Block {
+    /// Reads a block, or as much of it as there is.
+    pub(crate) fn read(opened: &Opened, offset: u64) -> Result<Self, genie_sys::Error> {
+        let mut bytes = Vec::new();
+        opened.read(offset, BLOCK.min(bytes_possible(offset)), &mut bytes)?;
+        Ok(Self { version: opened.version, bytes: bytes.into_boxed_slice() })
+    }
 }
 
 /// Blocks by name.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use super::argument::{Fields, invalid};
+use super::argument::{Fields, at, invalid};
 use super::root::{Opened, bytes_possible};
 use genie_io::ServerError;
 
@@ -76,7 +76,7 @@ impl Checksummer {
 
 /// The argument of CHECKSUM: `len` bytes from `offset` on of the file at `path`, relative to the server's root.
 pub fn range(path: impl AsRef<Path>, offset: u64, len: u64) -> Vec<u8> {
-    [&len.to_le_bytes()[..], &super::at(path, offset)].concat()
+    [&len.to_le_bytes()[..], &at(path, offset)].concat()
 }
 
 /// The first field of CHECKSUM's argument, the length, checked; a place follows it.

@@ -45,8 +45,9 @@ pub use argument::at;
 pub use attributes::{Attributes, Kind};
 pub use cache::{BLOCK, Statistics};
 pub use checksum::{CHECKSUM_MAX, CHECKSUM_ROOM, Checksum, Checksummer, range};
+pub use parts::Token;
 pub use tree::{Entry, after, entries};
-pub use upload::{BEGIN_ROOM, Begin, Commit, Token, begun};
+pub use upload::{BEGIN_ROOM, Begin, Commit, begun};
 
 /// Fills input buffer 0 with the bytes of a file from an offset on; the argument is made by [`at`]. The actual
 /// length is less than the buffer's where the file ends first, and 0 beyond the file's end.
@@ -170,7 +171,7 @@ impl File {
     /// # Cost
     /// Looks at every entry beneath the root.
     pub fn remove_leftovers(&self, age: Duration) -> usize {
-        parts::remove_leftovers(&self.root, age)
+        upload::remove_leftovers(&self.root, age)
     }
 
     /// What the cache has done so far.
@@ -267,9 +268,8 @@ impl File {
             Err(miss) => miss,
         };
         let start = index * BLOCK as u64;
-        let bytes = opened.read_block(start)?;
-        let whole = opened.version.bytes_from(start).min(BLOCK as u64) == bytes.len() as u64;
-        let block = Arc::new(Block { version: opened.version, bytes });
+        let block = Arc::new(Block::read(opened, start)?);
+        let whole = opened.version.bytes_from(start).min(BLOCK as u64) == block.bytes.len() as u64;
         // Files that hide their size, as those of procfs do, may change without changing their size or times. One of them
         // may be empty now.
         if whole && !block.bytes.is_empty() {

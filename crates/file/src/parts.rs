@@ -4,19 +4,19 @@
 //! that no other client can guess. A client that resumes an upload takes the part over by renaming it; an upload that still
 //! stores into the part finds it gone. All that must be remembered is in the directory itself, so a server that is killed
 //! forgets nothing.
-//! Limits: finding parts reads the names of their directory; finding leftovers, those of the whole tree.
+//! Limits: finding parts reads the names of their directory.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::os::unix::ffi::OsStrExt;
 
 use genie_sys::Errno;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
 
-use super::root::Root;
-use super::upload::Token;
+const TOKEN_LEN: usize = 16;
+
+/// The client's name for one content of one file; by this token an interrupted upload is found again.
+pub type Token = [u8; TOKEN_LEN];
 
 const PREFIX: &str = ".genie-";
 const SUFFIX: &str = ".part";
@@ -85,39 +85,6 @@ fn part_name(token: &Token) -> Result<OsString, Errno> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Removes the parts beneath the root that nobody has stored into for `age`; returns how many. Parts that may not be looked
-/// at or removed are left.
-pub(crate) fn remove_leftovers(root: &Root, age: Duration) -> usize {
-    let Some(oldest) = SystemTime::now().checked_sub(age) else { return 0 };
-    let mut removed = 0;
-    let mut directories = vec![PathBuf::from(".")];
-    while let Some(path) = directories.pop() {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let Ok(directory) = root.beneath(&path, flags) else { continue };
-        let Ok(entries) = Dir::read_from(&directory) else { continue };
-        for entry in entries.flatten() {
-            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
-            if name == "." || name == ".." {
-                continue;
-            }
-            let Ok(stat) = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Directory => directories.push(path.join(name)),
-                FileType::RegularFile if is_part(&name) && is_older(stat.st_mtime, oldest) => {
-                    removed += usize::from(rustix::fs::unlinkat(&directory, &name, AtFlags::empty()).is_ok());
-                }
-                _ => {}
-            }
-        }
-    }
-    removed
-}
-
-fn is_older(modified_seconds: i64, oldest: SystemTime) -> bool {
-    let modified = u64::try_from(modified_seconds).unwrap_or_default();
-    SystemTime::UNIX_EPOCH + Duration::from_secs(modified) < oldest
 }
 
 #[cfg(test)]

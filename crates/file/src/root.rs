@@ -15,8 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io;
 
 use super::argument::{Argument, invalid};
-use super::cache::BLOCK;
-use super::{parts, upload};
+use super::parts::is_part;
 use genie_io::ServerError;
 
 const TRIES: u32 = 16;
@@ -75,12 +74,12 @@ impl Root {
 
     /// Opens a file to be written. A missing file is created, unless it is a part of an upload.
     pub(crate) fn writer(&self, path: &Path) -> Result<Opened, ServerError> {
-        if !path.file_name().is_some_and(parts::is_part) {
+        if !path.file_name().is_some_and(is_part) {
             return self.regular(path, OFlags::WRONLY | OFlags::CREATE, "written");
         }
         let opened = self.regular(path, OFlags::WRONLY, "written");
         opened.map_err(|error| match Errno::from_raw_os_error(error.code) {
-            Errno::NOENT => upload::gone(self, path),
+            Errno::NOENT => self.gone(path),
             _ => error,
         })
     }
@@ -97,7 +96,7 @@ impl Root {
         let Some(name) = path.file_name() else {
             return Err(invalid(format!("{} has no name of its own; name what is in it", self.name(path))));
         };
-        if parts::is_part(name) {
+        if is_part(name) {
             return Err(invalid(format!(
                 "{} bears a name that uploads bear; choose another",
                 self.name(path)
@@ -200,6 +199,17 @@ impl Root {
         }
     }
 
+    /// The error for a part that a client names and that is not there.
+    pub(crate) fn gone(&self, path: &Path) -> ServerError {
+        let name = self.name(path);
+        refuse(
+            Errno::NOENT,
+            format!(
+                "the upload of {name} is gone: committed, abandoned, or resumed by another client; begin it again"
+            ),
+        )
+    }
+
     /// The error of a server that changes nothing.
     pub(crate) fn unchangeable(&self) -> ServerError {
         refuse(
@@ -260,13 +270,6 @@ impl Version {
 }
 
 impl Opened {
-    /// Reads a block, or as much of it as there is.
-    pub(crate) fn read_block(&self, offset: u64) -> Result<Box<[u8]>, genie_sys::Error> {
-        let mut bytes = Vec::new();
-        self.read(offset, BLOCK.min(bytes_possible(offset)), &mut bytes)?;
-        Ok(bytes.into_boxed_slice())
-    }
-
     /// Replaces the contents of `bytes` by `len` bytes of the file, or as many as there are.
     pub(crate) fn read(&self, offset: u64, len: usize, bytes: &mut Vec<u8>) -> Result<(), genie_sys::Error> {
         bytes.clear();

@@ -12,32 +12,29 @@
 //! files is replaced: BEGIN and COMMIT refuse a target that is a directory, link, pipe, socket or device.
 //! Trust: a client that knows a part's name may store into it after the check, and so spoil its own upload. What another
 //! process puts in the target's place between COMMIT's last look and the renaming is replaced, unless it is a directory.
-//! Limits: parts that are never committed stay until they are removed as leftovers. A COMMIT hashes the whole file in the
+//! Limits: parts that are never committed stay until they are removed as leftovers; finding these reads the
+//! names in the whole tree. A COMMIT hashes the whole file in the
 //! thread that serves it; files larger than their file system are refused, so that sparse files cannot make the hashing
 //! endless.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use genie_sys::Errno;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 
 use super::argument::{self, Fields};
 use super::attributes::{Attributes, Kind};
 use super::checksum::{self, Checksum};
-use super::parts::{adopt, create, is_part};
+use super::parts::{Token, adopt, create, is_part};
 use super::root::{Opened, Root, refuse};
 use genie_io::ServerError;
 
 /// How long the reply argument of BEGIN can be: 8 bytes that say how long the part is, then its name.
 pub const BEGIN_ROOM: usize = 8 + 255;
-
-const TOKEN_LEN: usize = 16;
-
-/// The client's name for one content of one file; by this token an interrupted upload is found again.
-pub type Token = [u8; TOKEN_LEN];
 
 /// An upload that a client begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +149,7 @@ pub(crate) fn commit(root: &Root, argument: &[u8]) -> Result<(), ServerError> {
     }
     check_replaceable(root, path, &directory, name)?;
     rustix::fs::renameat(&directory, part, &directory, name).map_err(|errno| match errno {
-        Errno::NOENT => gone(root, path),
+        Errno::NOENT => root.gone(path),
         errno => root.refusal(path, errno, "written"),
     })?;
     if commit.durable {
@@ -201,7 +198,7 @@ pub(crate) fn abandon(root: &Root, path: &Path) -> Result<(), ServerError> {
     let directory = root.directory(path.parent().unwrap_or(Path::new("")))?;
     match rustix::fs::unlinkat(&directory, part, AtFlags::empty()) {
         Ok(()) => Ok(()),
-        Err(Errno::NOENT) => Err(gone(root, path)),
+        Err(Errno::NOENT) => Err(root.gone(path)),
         Err(errno) => Err(root.refusal(path, errno, "removed")),
     }
 }
@@ -215,21 +212,10 @@ fn open_part(root: &Root, directory: &File, part: &OsStr, path: &Path) -> Result
     }
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(directory, part, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::NOENT => gone(root, path),
+        Errno::NOENT => root.gone(path),
         errno => root.refusal(path, errno, "written"),
     })?;
     root.opened(file.into(), path, "written")
-}
-
-/// The error for a part that a client names and that is not there.
-pub(crate) fn gone(root: &Root, path: &Path) -> ServerError {
-    let name = root.name(path);
-    refuse(
-        Errno::NOENT,
-        format!(
-            "the upload of {name} is gone: committed, abandoned, or resumed by another client; begin it again"
-        ),
-    )
 }
 
 fn check_space(root: &Root, path: &Path, directory: &File, needed: u64) -> Result<(), ServerError> {
@@ -264,6 +250,39 @@ fn check_replaceable(root: &Root, path: &Path, directory: &File, name: &OsStr) -
         Err(errno) => errno,
     };
     Err(root.refusal(path, errno, "written"))
+}
+
+/// Removes the parts beneath the root that nobody has stored into for `age`; returns how many. Parts that may not be looked
+/// at or removed are left.
+pub(crate) fn remove_leftovers(root: &Root, age: Duration) -> usize {
+    let Some(oldest) = SystemTime::now().checked_sub(age) else { return 0 };
+    let mut removed = 0;
+    let mut directories = vec![PathBuf::from(".")];
+    while let Some(path) = directories.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let Ok(directory) = root.beneath(&path, flags) else { continue };
+        let Ok(entries) = Dir::read_from(&directory) else { continue };
+        for entry in entries.flatten() {
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let Ok(stat) = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => directories.push(path.join(name)),
+                FileType::RegularFile if is_part(&name) && is_older(stat.st_mtime, oldest) => {
+                    removed += usize::from(rustix::fs::unlinkat(&directory, &name, AtFlags::empty()).is_ok());
+                }
+                _ => {}
+            }
+        }
+    }
+    removed
+}
+
+fn is_older(modified_seconds: i64, oldest: SystemTime) -> bool {
+    let modified = u64::try_from(modified_seconds).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(modified) < oldest
 }
 
 #[cfg(test)]
