@@ -11,16 +11,17 @@ use std::collections::btree_map::Entry;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, RwLock};
 
 use genie_io::Returned;
 use genie_memory::{Buffer, Migrant, Space};
 use genie_sys::fork::Maker;
+use genie_sys::lock::RwLock;
 use smallvec::SmallVec;
 
 use crate::failure::{Failure, call};
-use crate::process::{process, read, write};
+use crate::process::process;
 use crate::types::{Segment, io_interface_t};
 
 /// All buffers.
@@ -142,7 +143,7 @@ impl Users {
 impl Regions {
     fn add(&self, addr: usize, len: usize, owner: Owner) {
         let usage = Arc::new(Usage { start: addr, len, users: AtomicU32::new(0) });
-        write(&self.0).insert(addr, Region { owner, usage });
+        self.0.write().insert(addr, Region { owner, usage });
     }
 
     pub(crate) fn add_migrant(&self, migrant: Migrant) -> (usize, usize) {
@@ -204,7 +205,7 @@ impl Regions {
 
     #[inline(never)]
     fn look_up(&self, addr: usize, len: usize) -> Result<Option<NonNull<Usage>>, Failure> {
-        let regions = read(&self.0);
+        let regions = self.0.read();
         let before = regions.range(..=addr).next_back().map(|(_, region)| &region.usage);
         let Some(usage) = before.filter(|usage| usage.has(addr)) else {
             return match regions.range(addr..addr + len).next() {
@@ -230,7 +231,7 @@ impl Regions {
 
     /// Takes a migrant buffer out, if these bytes are a whole one, which no request uses.
     pub(crate) fn take_migrant(&self, addr: usize, len: usize) -> Result<Migrant, Failure> {
-        let mut regions = write(&self.0);
+        let mut regions = self.0.write();
         let Entry::Occupied(entry) = regions.entry(addr) else { return Err(unknown(addr)) };
         match entry.get() {
             Region { owner: Owner::Native(_) | Owner::Request, .. } => Err(Failure::misuse(format!(
@@ -256,7 +257,7 @@ impl Regions {
     /// They lie in none, or requests use it.
     pub(crate) fn give(&self, bytes: Segment) -> Result<(Buffer, Range<usize>), Failure> {
         let addr = bytes.addr.addr();
-        let mut regions = write(&self.0);
+        let mut regions = self.0.write();
         let before = regions.range_mut(..=addr).next_back().map(|(_, region)| region);
         let region = before.filter(|region| region.usage.has(addr)).ok_or_else(|| {
             Failure::new(
@@ -288,7 +289,7 @@ impl Regions {
                 self.add_migrant(migrant);
             }
             Returned::Buffer(buffer) => {
-                if let Some(region) = write(&self.0).get_mut(&buffer.as_ptr().addr()) {
+                if let Some(region) = self.0.write().get_mut(&buffer.as_ptr().addr()) {
                     region.owner = Owner::Native(buffer);
                     region.usage.users.store(0, Ordering::Release);
                 }
@@ -298,7 +299,7 @@ impl Regions {
 
     /// Forgets the buffer, given to a request, in which this address lies: its server has not let it go.
     pub(crate) fn forget(&self, addr: usize) {
-        let mut regions = write(&self.0);
+        let mut regions = self.0.write();
         let before = regions.range(..=addr).next_back();
         let is_it = |region: &Region| region.usage.has(addr) && matches!(region.owner, Owner::Request);
         if let Some(start) = before.filter(|(_, region)| is_it(region)).map(|(start, _)| *start) {
@@ -307,7 +308,7 @@ impl Regions {
     }
 
     fn free(&self, addr: usize) -> Result<(), Failure> {
-        let mut regions = write(&self.0);
+        let mut regions = self.0.write();
         regions.get(&addr).ok_or_else(|| unknown(addr))?.usage.end()?;
         let freed = regions.remove(&addr);
         drop(regions);

@@ -3,16 +3,16 @@
 //! How: threads that wait for a request hold its lock for reading; the one that takes the reply holds it for writing.
 
 use std::ffi::c_int;
-use std::sync::RwLock;
 use std::time::Duration;
 
 use genie_io::Pending;
+use genie_sys::lock::RwLock;
 
 use crate::compose::{Begun, ensure_apart};
 use crate::failure::{Failure, call};
 use crate::headers::{Headers, Kept};
 use crate::memory::Users;
-use crate::process::{Process, lock, process, read, write};
+use crate::process::{Process, process};
 use crate::request::duration;
 use crate::types::{BufferHeader, IO_PENDING, Segment, io_request_t};
 
@@ -46,13 +46,13 @@ impl Requested {
 
     /// Does something with the request while it is pending.
     fn with<T>(&self, act: impl FnOnce(&Pending<'static>) -> T) -> Result<T, Failure> {
-        read(&self.pending).as_ref().map(act).ok_or_else(over)
+        self.pending.read().as_ref().map(act).ok_or_else(over)
     }
 
     /// Takes the request, so that no other thread has its reply.
     fn take(&self, process: &Process) -> Result<Pending<'static>, Failure> {
-        let pending = write(&self.pending).take().ok_or_else(over)?;
-        lock(&process.requests).remove(&pending.id().number());
+        let pending = self.pending.write().take().ok_or_else(over)?;
+        process.requests.lock().remove(&pending.id().number());
         Ok(pending)
     }
 }

@@ -9,10 +9,11 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use genie_io::{Interface, Limits, Reconnecting, ServerHandle};
 use genie_sys::fork::Maker;
+use genie_sys::lock::{Mutex, RwLock};
 
 use crate::failure::Failure;
 use crate::memory::Regions;
@@ -134,13 +135,13 @@ fn begin(current: *mut Process, is_child: bool) -> &'static Process {
 impl Process {
     /// An interface; 0 is the one that is opened when it is first named.
     pub(crate) fn interface(&self, number: io_interface_t) -> Result<Arc<Opened>, Failure> {
-        if let Some(found) = read(&self.interfaces).get(&number) {
+        if let Some(found) = self.interfaces.read().get(&number) {
             return Ok(Arc::clone(found));
         }
         if number != 0 {
             return Err(self.unknown("interface", number, self.child_from));
         }
-        let mut interfaces = write(&self.interfaces);
+        let mut interfaces = self.interfaces.write();
         if let Some(found) = interfaces.get(&0) {
             return Ok(Arc::clone(found));
         }
@@ -151,12 +152,12 @@ impl Process {
 
     pub(crate) fn add_interface(&self, opened: Opened) -> io_interface_t {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        write(&self.interfaces).insert(number, Arc::new(opened));
+        self.interfaces.write().insert(number, Arc::new(opened));
         number
     }
 
     pub(crate) fn remove_interface(&self, number: io_interface_t) -> Result<Arc<Opened>, Failure> {
-        let removed = write(&self.interfaces).remove(&number);
+        let removed = self.interfaces.write().remove(&number);
         removed.ok_or_else(|| self.unknown("interface", number, self.child_from))
     }
 
@@ -177,7 +178,7 @@ impl Process {
 
     #[inline(never)]
     fn look_up(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
-        let found = read(&self.servers).get(&number).cloned();
+        let found = self.servers.read().get(&number).cloned();
         let found = found.ok_or_else(|| self.unknown("server", number, self.child_from))?;
         let server = Arc::downgrade(&found);
         let _ = LAST.try_with(|last| last.replace(Last { number, maker: Some(self.maker), server }));
@@ -212,7 +213,7 @@ impl Process {
                 ),
             ));
         }
-        let mut servers = write(&self.servers);
+        let mut servers = self.servers.write();
         let listed =
             servers.get_mut(&number).ok_or_else(|| self.unknown("server", number, self.child_from))?;
         if listed.handle.is_gone() {
@@ -234,36 +235,36 @@ impl Process {
     }
 
     fn ended(&self, number: io_server_t) -> Option<Arc<Registered>> {
-        lock(&self.ended).get(&number).cloned()
+        self.ended.lock().get(&number).cloned()
     }
 
     /// Takes a server that this program serves out of the table; threads that hold requests of it still find it, until `forget`.
     pub(crate) fn unregister(&self, number: io_server_t) -> Result<(), Failure> {
         let removed = self.remove_server(number)?;
-        lock(&self.ended).extend(removed.registered.clone().map(|registered| (number, registered)));
+        self.ended.lock().extend(removed.registered.clone().map(|registered| (number, registered)));
         Ok(())
     }
 
     /// Forgets a server that was unregistered.
     pub(crate) fn forget(&self, number: io_server_t) {
-        lock(&self.ended).remove(&number);
+        self.ended.lock().remove(&number);
     }
 
     pub(crate) fn add_server(&self, server: Server) -> io_server_t {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        write(&self.servers).insert(number, Arc::new(server));
+        self.servers.write().insert(number, Arc::new(server));
         number
     }
 
     pub(crate) fn remove_server(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
-        let removed = write(&self.servers).remove(&number);
+        let removed = self.servers.write().remove(&number);
         let removed = removed.ok_or_else(|| self.unknown("server", number, self.child_from))?;
         removed.is_listed.store(false, Ordering::Release);
         Ok(removed)
     }
 
     pub(crate) fn requested(&self, number: io_request_t) -> Result<Arc<Requested>, Failure> {
-        let found = lock(&self.requests).get(&number).cloned();
+        let found = self.requests.lock().get(&number).cloned();
         let least = self.child_from.map(|_| self.least_request.load(Ordering::Relaxed));
         found.ok_or_else(|| self.unknown("pending request", number, least))
     }
@@ -272,7 +273,7 @@ impl Process {
         if self.child_from.is_some() {
             self.least_request.fetch_min(number, Ordering::Relaxed);
         }
-        lock(&self.requests).insert(number, Arc::new(requested));
+        self.requests.lock().insert(number, Arc::new(requested));
     }
 
     /// There is nothing of this number; `least` is the least that can be this process's own, if it is a child.
@@ -284,17 +285,4 @@ impl Process {
         }
         Failure::new(libc::EBADF, format!("there is no {what} {number}, or it is over"))
     }
-}
-
-/// Locks; a panic in another thread has left nothing half done.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

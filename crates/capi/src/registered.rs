@@ -8,19 +8,21 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::{Driven, Listener, ServeOptions};
 use genie_io::{ClientId, Fragment, Incoming, RequestId, ServerHandle, Service, ServiceId};
 use genie_passing::Preferred;
+use genie_sys::Condvar;
 use genie_sys::event::Event;
+use genie_sys::lock::{Mutex, RwLock};
 use genie_sys::poll::{self, Poller};
 
 use crate::failure::Failure;
 use crate::held::Held;
-use crate::process::{Opened, lock, read, write};
+use crate::process::Opened;
 use crate::server::{Message, ReplyMessage};
 use crate::types::io_request_t;
 
@@ -80,7 +82,7 @@ impl genie_io::Server for Front {
     }
 
     fn abort(&self, request: RequestId) {
-        let mut queue = lock(&self.0.queue);
+        let mut queue = self.0.queue.lock();
         let is_it =
             |message: &Arrived| matches!(message, Arrived::Request(incoming) if incoming.id() == request);
         let waiting = queue.messages.iter().position(is_it).and_then(|index| queue.messages.remove(index));
@@ -129,7 +131,7 @@ impl Registered {
         if let Some(name) = name {
             let driven = Listener::bind(name, Front(Arc::clone(&registered)), options)?.drive()?;
             registered.poller.add(driven.descriptor(), 1).map_err(failure)?;
-            *lock(&registered.driven) = Some(driven);
+            *registered.driven.lock() = Some(driven);
         }
         let handle = ServerHandle::new(Front(Arc::clone(&registered)));
         Ok((registered, handle))
@@ -145,7 +147,7 @@ impl Registered {
     }
 
     fn put(&self, message: Arrived) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         if self.is_over.load(Ordering::SeqCst) {
             drop(queue);
             return; // dropped, which is the reply to a request
@@ -161,7 +163,7 @@ impl Registered {
     }
 
     fn pop(&self) -> Option<Arrived> {
-        lock(&self.queue).messages.pop_front()
+        self.queue.lock().messages.pop_front()
     }
 
     /// The next message. If there is none, this waits, or makes the descriptor readable when there is one.
@@ -174,7 +176,7 @@ impl Registered {
                 return Ok(Some(message));
             }
             match self.driven.try_lock() {
-                Ok(mut driven) => {
+                Some(mut driven) => {
                     let found = self.attend(driven.as_mut(), waits)?;
                     drop(driven);
                     // Another thread may attend now.
@@ -183,11 +185,11 @@ impl Registered {
                         return Ok(found);
                     }
                 }
-                Err(TryLockError::WouldBlock) if !waits => return Ok(None),
-                Err(_) => {
-                    let queue = lock(&self.queue);
+                None if !waits => return Ok(None),
+                None => {
+                    let queue = self.queue.lock();
                     if queue.messages.is_empty() {
-                        drop(self.changed.wait_timeout(queue, LONGEST));
+                        drop(self.changed.wait(queue, Some(Instant::now() + LONGEST)));
                     }
                 }
             }
@@ -239,7 +241,7 @@ impl Registered {
         let id = incoming.id();
         let held = Held::new(incoming);
         let message = held.message();
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         if self.is_over.load(Ordering::SeqCst) {
             drop(queue);
             return Err(ended()); // and drop the request, which fails
@@ -257,7 +259,7 @@ impl Registered {
 
     /// Whether the server has ended and holds no request: nobody can use it any more.
     pub(crate) fn is_done(&self) -> bool {
-        let queue = lock(&self.queue);
+        let queue = self.queue.lock();
         self.is_over.load(Ordering::SeqCst) && queue.held.is_empty()
     }
 
@@ -272,7 +274,7 @@ impl Registered {
         request: io_request_t,
         act: impl FnOnce(&mut Held) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         act(queue.held.get_mut(&request).ok_or_else(|| self.missing(request))?)
     }
 
@@ -293,7 +295,7 @@ impl Registered {
     /// # Safety
     /// The message's pointers are valid.
     pub(crate) unsafe fn reply(&self, message: &ReplyMessage) -> Result<(), Failure> {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let held = queue.held.get_mut(&message.request).ok_or_else(|| self.missing(message.request))?;
         // SAFETY: the caller vouches for them.
         let result = unsafe { held.complete(message) }?;
@@ -322,7 +324,7 @@ impl Registered {
                 "an anticipated reply is a success: reply with an error by io_server",
             ));
         }
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         let held = queue.held.get_mut(&message.request).ok_or_else(|| self.missing(message.request))?;
         held.ensure_due()?;
         // SAFETY: the caller vouches for them.
@@ -334,7 +336,7 @@ impl Registered {
         drop(queue);
         let anticipated = held.anticipate();
         let is_aborted = held.is_aborted();
-        lock(&self.queue).held.insert(message.request, held);
+        self.queue.lock().held.insert(message.request, held);
         if is_aborted {
             // `Front::abort` may have found it neither in the queue nor held.
             self.put(Arrived::Abort(message.request));
@@ -344,7 +346,7 @@ impl Registered {
 
     /// Has waits for messages, and the descriptor, tell of replies to requests of this interface, too.
     pub(crate) fn watch(&self, client: Arc<Opened>) -> Result<(), Failure> {
-        let mut watched = write(&self.watched);
+        let mut watched = self.watched.write();
         if !watched.iter().any(|known| Arc::ptr_eq(known, &client)) {
             self.poller.add(client.interface.descriptor()?, 2).map_err(genie_io::Error::from)?;
             watched.push(client);
@@ -355,7 +357,7 @@ impl Registered {
     /// Whether replies may have come to requests of the interfaces that are watched. If not, the descriptor is readable when some do.
     fn has_replies(&self) -> bool {
         // `fold` does not stop at the first one: each is armed.
-        read(&self.watched).iter().fold(false, |found, client| {
+        self.watched.read().iter().fold(false, |found, client| {
             let is_armed = client.interface.arm();
             if !is_armed {
                 client.interface.collect();
@@ -367,14 +369,14 @@ impl Registered {
     /// Ends the server: its clients see it hang up, and threads in io_server return. Requests that are held stay: threads may be at
     /// work in their memory.
     pub(crate) fn end(&self) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         self.is_over.store(true, Ordering::SeqCst);
         let left = std::mem::take(&mut queue.messages);
         drop(queue);
         let _ = self.event.signal();
         self.changed.notify_all();
         // A thread that attends lets go soon.
-        let driven = lock(&self.driven).take();
+        let driven = self.driven.lock().take();
         drop((driven, left));
     }
 }

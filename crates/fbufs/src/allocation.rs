@@ -7,7 +7,6 @@
 //! A run that cannot be freed since its word is locked goes to a list of *deferred* runs, for a later call.
 //! Source: SMLI TR-95-39 §5.2.2. Differs: there, a buffer lies in one word.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use genie_sys::shared::{Claim, PAGE};
@@ -147,7 +146,7 @@ impl Inner {
 
     fn free_or_defer(&self, run: Run) {
         if !self.free_now(run) {
-            let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut deferred = self.deferred.lock();
             deferred.push(run);
             self.deferrals.store(deferred.len(), Ordering::Relaxed);
         }
@@ -173,7 +172,7 @@ impl Inner {
     }
 
     fn free_deferred(&self) {
-        let mut deferred = self.deferred.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut deferred = self.deferred.lock();
         deferred.retain(|run| !self.free_now(*run));
         self.deferrals.store(deferred.len(), Ordering::Relaxed);
     }

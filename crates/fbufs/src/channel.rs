@@ -22,12 +22,12 @@ mod writing;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use genie_ring::{Bells, Consumer, Ends, Layout, Producer, Record, Side, Spin};
 use genie_sys::Object;
 use genie_sys::event::Event;
+use genie_sys::lock::Mutex;
 use genie_sys::unshared::Unshared;
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::Shutdown;
@@ -255,10 +255,6 @@ impl Drop for Channel {
         // A child that another thread is just forking may get duplicates.
         self.hang_up();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Looks whether a descriptor is ready, or waits until it is.

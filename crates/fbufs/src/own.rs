@@ -3,9 +3,10 @@
 //! How: values of this process and of those that it was forked from, in a list that only grows: a child finds its parent's,
 //! which it cannot use, and adds one of its own.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use genie_sys::fork::Maker;
+use genie_sys::lock::Mutex;
 
 use crate::error::Result;
 use crate::{Config, Pool};
@@ -60,12 +61,12 @@ impl Pool {
     }
 
     pub(crate) fn config_of_process() -> Config {
-        CONFIG.try_lock().ok().and_then(|config| *config).unwrap_or_else(Config::of_environment)
+        CONFIG.try_lock().and_then(|config| *config).unwrap_or_else(Config::of_environment)
     }
 
     /// Says what [`Pool::of_process`] is to make its pool with, where it has not made it yet.
     pub fn configure_process(config: Config) {
-        *CONFIG.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(config);
+        *CONFIG.lock() = Some(config);
     }
 }
 

@@ -14,10 +14,11 @@
 //! need to be given no further descriptors; [`Pool::map`] has files.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use genie_sys::fork::Maker;
+use genie_sys::lock::{Mutex, RwLock};
 use genie_sys::record_lock::RecordLocks;
 use genie_sys::shared::{PAGE, Shared};
 use genie_sys::{GranuleKind, Object};
@@ -225,11 +226,7 @@ impl Inner {
     }
 
     pub(crate) fn sweep(&self) -> Result<Vec<i32>> {
-        members::sweep(&self.words, &self.locks())
-    }
-
-    fn locks(&self) -> MutexGuard<'_, RecordLocks> {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+        members::sweep(&self.words, &self.locks.lock())
     }
 }
 

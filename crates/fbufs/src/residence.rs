@@ -10,8 +10,8 @@
 //! Source: SMLI TR-95-39 §5.2.3.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use genie_sys::lock::Mutex;
 use genie_sys::shared::{Claim, PAGE, Shared};
 
 use crate::Config;
@@ -45,19 +45,15 @@ impl Residence {
         (most > 0).then(|| Self { most, most_held: config.held_locked / PAGE, locked: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Locked>> {
-        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Bytes that are locked.
     pub(crate) fn locked(&self) -> usize {
-        self.lock().iter().map(|locked| locked.count).sum::<usize>() * PAGE
+        self.locked.lock().iter().map(|locked| locked.count).sum::<usize>() * PAGE
     }
 
     /// Locks pages that the program was given, and unlocks what is too much then.
     pub(crate) fn hand_out(&self, claim: &Claim) {
         let (first, count, shared) = (claim.first(), claim.count(), claim.shared());
-        let mut all = self.lock();
+        let mut all = self.locked.lock();
         let same = all.iter().position(|locked| (locked.first, locked.count) == (first, count));
         let is_locked = match same.and_then(|at| all.remove(at)) {
             Some(_) => true,
@@ -89,7 +85,7 @@ impl Residence {
 
     /// Enters that pages are not in the program's hands any more.
     pub(crate) fn hand_back(&self, claim: &Claim) {
-        let mut all = self.lock();
+        let mut all = self.locked.lock();
         let is_same = |locked: &&mut Locked| (locked.first, locked.count) == (claim.first(), claim.count());
         if let Some(locked) = all.iter_mut().find(is_same) {
             locked.is_held = false;
@@ -98,7 +94,7 @@ impl Residence {
 
     /// Unlocks pages whose memory is given back.
     pub(crate) fn forget(&self, shared: &Shared, first: usize, count: usize) {
-        unlock(&mut self.lock(), shared, |locked| locked.meets(first, count));
+        unlock(&mut self.locked.lock(), shared, |locked| locked.meets(first, count));
     }
 }
 

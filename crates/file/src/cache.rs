@@ -13,9 +13,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use genie_sys::lock::Mutex;
 use lru::LruCache;
 
 use super::root::{FileId, Opened, Version, bytes_possible};
@@ -118,7 +119,7 @@ impl Cache {
 
     /// The block, if the cache has it in this version.
     pub(crate) fn get(&self, key: Key, version: Version) -> Result<Arc<Block>, Miss> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let found = state.blocks.get(&key).filter(|block| block.version == version).cloned();
         *(if found.is_some() { &mut state.hits } else { &mut state.misses }) += 1;
         found.ok_or(Miss { key, stores_ended: state.stores_ended })
@@ -127,7 +128,7 @@ impl Cache {
     /// Keeps a block that was read after the miss, in place of its earlier version or of the least recently used block. The
     /// block is not kept if its file was stored to meanwhile (or, for simplicity, if any store ended meanwhile).
     pub(crate) fn insert(&self, miss: Miss, block: Arc<Block>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.stores_ended != miss.stores_ended || state.stores.contains_key(&miss.key.file) {
             return;
         }
@@ -142,12 +143,12 @@ impl Cache {
 
     /// Announces a store of `len` bytes at `offset`, which must not reach beyond what files can hold.
     pub(crate) fn store(&self, file: FileId, offset: u64, len: usize) -> Store<'_> {
-        *self.state().stores.entry(file).or_default() += 1;
+        *self.state.lock().stores.entry(file).or_default() += 1;
         Store { cache: self, file, bytes: offset..offset + len as u64 }
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
-        let state = self.state();
+        let state = self.state.lock();
         Statistics {
             hits: state.hits,
             misses: state.misses,
@@ -155,15 +156,11 @@ impl Cache {
             blocks: state.blocks.len(),
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Store<'_> {
     fn drop(&mut self) {
-        let mut state = self.cache.state();
+        let mut state = self.cache.state.lock();
         // The store changes the file's times, so these blocks would not be used; this makes room.
         for index in self.bytes.start / BLOCK as u64..self.bytes.end.div_ceil(BLOCK as u64) {
             state.blocks.pop(&Key { file: self.file, index });

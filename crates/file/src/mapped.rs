@@ -10,10 +10,11 @@
 //! Source: thesis §10.1. Differs: it is the server that maps the file, and copies; clients never see the mapping.
 
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use genie_memory::{Data, DataMut};
 use genie_sys::View;
+use genie_sys::lock::Mutex;
 use lru::LruCache;
 
 use super::cache::Key;
@@ -60,19 +61,19 @@ impl Views {
     }
 
     fn view(&self, opened: &Opened, key: Key) -> Option<Arc<View>> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let found = self.0.lock().get(&key).cloned();
         if found.is_some() {
             return found;
         }
         let view = Arc::new(View::open(&opened.file, key.index * WINDOW as u64, WINDOW).ok()?);
-        let gone = self.0.lock().unwrap_or_else(PoisonError::into_inner).push(key, Arc::clone(&view));
+        let gone = self.0.lock().push(key, Arc::clone(&view));
         // Mappings are undone without the lock.
         drop(gone);
         Some(view)
     }
 
     fn forget(&self, key: Key) {
-        let gone = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop(&key);
+        let gone = self.0.lock().pop(&key);
         drop(gone);
     }
 }

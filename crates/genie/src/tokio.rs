@@ -42,7 +42,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::tokio::io::Interest;
@@ -51,6 +51,7 @@ use ::tokio::sync::Notify;
 use ::tokio::sync::futures::Notified;
 use ::tokio::task::{spawn_blocking, yield_now};
 use genie_sys::Errno;
+use genie_sys::lock::Mutex;
 
 use crate::channel::{ConnectOptions, Directory};
 use crate::{Error, Failed, Pending, Reconnecting, Reply, Request, ServerHandle};
@@ -110,7 +111,7 @@ impl Interface {
         loop {
             self.taking_replies(|context| request.poll_room(context)).await?;
             // Between the look and the submission no other task takes the room.
-            let _turn = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
+            let _turn = self.submitting.lock();
             if request.has_room() {
                 return request.submit_by(&self.genie);
             }
@@ -167,7 +168,7 @@ impl Interface {
     {
         let pending = loop {
             self.taking_replies(|context| call.poll_room(context)).await?;
-            let _turn = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
+            let _turn = self.submitting.lock();
             if call.has_room() {
                 break call.submit_by(&self.genie)?;
             }

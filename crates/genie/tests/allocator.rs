@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
 use genie::mechanism::{Passing, Protection, Space, Thresholds};
@@ -16,6 +16,7 @@ use genie::{
     Direction, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
 };
 use genie_memory::Usage;
+use genie_sys::lock::{Mutex, MutexGuard};
 use image::{ImageBuffer, Rgba};
 
 #[path = "../../sys/tests/child/mod.rs"]
@@ -34,7 +35,7 @@ const MIB: usize = 1 << 20;
 /// Tests that allocate blocks run one by one, since some count those of the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    ALONE.lock()
 }
 
 fn space() -> Space {
@@ -93,7 +94,7 @@ static SERVICES: [Service; 2] = [Service::new("keep", true, false), Service::new
 
 impl Keeper {
     fn kept(&self) -> Incoming {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().expect("a request")
+        self.0.lock().pop().expect("a request")
     }
 }
 
@@ -113,7 +114,7 @@ impl Server for Keeper {
             request.set_actual(0, len).expect("an input");
             return request.reply(Ok(()));
         }
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        self.0.lock().push(request);
     }
 
     fn abort(&self, _: RequestId) {}
@@ -152,7 +153,7 @@ impl Server for Viewer {
     fn request(&self, request: Incoming) {
         let data = request.output(0).expect("an output");
         assert!(data.mismatch(&picture()).is_none(), "the picture is another one");
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(data.places());
+        self.0.lock().extend(data.places());
         request.reply(Ok(()));
     }
 
@@ -170,7 +171,7 @@ fn a_picture_is_sent_without_copying_on_any_machine() {
     let receipt = reply.buffers[0].elements[0].receipt;
     assert_eq!((receipt.copied, receipt.referenced, receipt.protected), (0, 4096, 0), "{receipt}");
     let reference = space().reference(picture.as_ptr().addr(), 16 * MIB, Direction::Out).expect("a block");
-    let seen = places.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = places.lock();
     assert!(seen.iter().copied().eq(reference.data().places()), "the server saw the picture's own pages");
 }
 
@@ -195,7 +196,7 @@ fn a_picture_reaches_a_server_over_a_channel_without_copying_and_leaves_it_when_
         let next = picture_object();
         assert_ne!(next, object, "what the server has mapped is in use again");
     }
-    let (addr, _) = places.lock().unwrap_or_else(PoisonError::into_inner)[0];
+    let (addr, _) = places.lock()[0];
     assert!(!space().may_hold(addr), "the server saw it in a mapping of its own");
 }
 
@@ -424,7 +425,7 @@ fn threads_allocate_grow_and_free_each_others_memory_and_pass_it() {
                 for _ in 0..300 {
                     state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                     let random = (state >> 33) as usize;
-                    let mut slot = slots[random % slots.len()].lock().unwrap();
+                    let mut slot = slots[random % slots.len()].lock();
                     let (seed, vec) = &mut *slot;
                     assert!(vec.iter().step_by(509).all(|byte| *byte == *seed as u8));
                     match random / 8 % 4 {

@@ -1,9 +1,10 @@
 //! A program whose large allocations are of huge pages: output from them is protected while it is pending.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use genie::mechanism::{GranuleKind, Protection};
 use genie::{Incoming, Interface, Out, Reason, RequestId, Server, ServerHandle, Service, ServiceId};
+use genie_sys::lock::Mutex;
 use image::{ImageBuffer, Rgba};
 
 #[path = "../../sys/tests/skip/mod.rs"]
@@ -28,7 +29,7 @@ impl Server for Keeper {
     }
 
     fn request(&self, request: Incoming) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        self.0.lock().push(request);
     }
 
     fn abort(&self, _: RequestId) {}
@@ -53,7 +54,7 @@ fn a_submitted_picture_is_not_copied_and_may_be_painted_over_at_once() {
     let request = genie.request(&server, ServiceId(0)).out(Out::emulated_copy(&picture));
     let pending = request.submit().expect("a request");
     picture.put_pixel(0, 0, Rgba([9; 4]));
-    let request = keeper.0.lock().unwrap_or_else(PoisonError::into_inner).pop().expect("a request");
+    let request = keeper.0.lock().pop().expect("a request");
     let sent = ImageBuffer::from_pixel(2048, 2048, Rgba([1u8, 2, 3, 4]));
     assert!(request.output(0).expect("the data").mismatch(&sent).is_none(), "the output changed");
     request.reply(Ok(()));
@@ -73,7 +74,7 @@ fn a_picture_of_the_systems_memory_is_copied(
     let request = genie.request(&server, ServiceId(0)).out(Out::emulated_copy(&*picture));
     let pending = request.submit().expect("a request");
     picture.put_pixel(0, 0, Rgba([9; 4]));
-    let request = keeper.0.lock().unwrap_or_else(PoisonError::into_inner).pop().expect("a request");
+    let request = keeper.0.lock().pop().expect("a request");
     let sent = ImageBuffer::from_pixel(2048, 2048, Rgba([1u8, 2, 3, 4]));
     assert!(request.output(0).expect("the data").mismatch(&sent).is_none(), "the output changed");
     request.reply(Ok(()));

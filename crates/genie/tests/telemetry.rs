@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use genie::channel::{Directory, Listener, ServeOptions};
 use genie::mechanism::{Config, Granularity, GranuleKind, Passing};
 use genie::memory::{self, Memory};
 use genie::{In, Interface, Limits, Out};
+use genie_sys::lock::Mutex;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -21,7 +22,7 @@ struct Counters(Arc<Mutex<BTreeMap<String, Arc<AtomicU64>>>>);
 
 impl Counters {
     fn get(&self, name: &str) -> u64 {
-        self.0.lock().unwrap().get(name).map_or(0, |counter| counter.load(Ordering::Relaxed))
+        self.0.lock().get(name).map_or(0, |counter| counter.load(Ordering::Relaxed))
     }
 }
 
@@ -33,7 +34,7 @@ impl metrics::Recorder for Counters {
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
         let labels = key.labels().map(|label| format!(" {}={}", label.key(), label.value()));
         let name = key.name().to_owned() + &labels.collect::<String>();
-        Counter::from_arc(Arc::clone(self.0.lock().unwrap().entry(name).or_default()))
+        Counter::from_arc(Arc::clone(self.0.lock().entry(name).or_default()))
     }
 
     fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
@@ -51,7 +52,7 @@ struct Events(Arc<Mutex<Vec<String>>>);
 
 impl Events {
     fn has(&self, event: &str) -> bool {
-        self.0.lock().unwrap().iter().any(|line| line.contains(event))
+        self.0.lock().iter().any(|line| line.contains(event))
     }
 }
 
@@ -78,7 +79,7 @@ impl Subscriber for Events {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(format!("{} ", event.metadata().level()));
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        self.0.lock().push(line.0);
     }
 
     fn enter(&self, _: &Id) {}

@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
@@ -12,6 +12,7 @@ use genie::{
     Completer, Error, In, Incoming, Interface, Limits, Out, Reconnecting, RequestId, Scheme, Server,
     ServerHandle, Service, ServiceId, memory,
 };
+use genie_sys::lock::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -69,8 +70,8 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Incoming>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> genie_sys::lock::MutexGuard<'_, Vec<Incoming>> {
+        self.kept.lock()
     }
 
     async fn has(&self, count: usize) {
@@ -323,9 +324,9 @@ impl Ring {
     fn work_until(&self, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_micros(100));
-            let asked = std::mem::take(&mut *self.0.asked.lock().unwrap());
+            let asked = std::mem::take(&mut *self.0.asked.lock());
             if !asked.is_empty() {
-                self.0.done.lock().unwrap().extend(asked);
+                self.0.done.lock().extend(asked);
                 self.0.bell.signal().unwrap();
             }
         }
@@ -343,7 +344,7 @@ impl Server for Ring {
     }
 
     fn request(&self, request: Incoming) {
-        self.0.asked.lock().unwrap().push(request);
+        self.0.asked.lock().push(request);
     }
 
     fn abort(&self, _request: RequestId) {
@@ -358,7 +359,7 @@ impl Server for Ring {
 impl Completer for Ring {
     fn collect(&self) -> usize {
         self.0.bell.clear().unwrap();
-        let done = std::mem::take(&mut *self.0.done.lock().unwrap());
+        let done = std::mem::take(&mut *self.0.done.lock());
         let count = done.len();
         done.into_iter().for_each(|request| request.reply(Ok(())));
         count

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use genie_passing::Preferred;
 
+use crate::primitive::RwLock;
 use crate::{Client, ClientId, Incoming, RequestId, Server, Service, ServiceId};
 
 /// A server that makes another server for each client, which serves that client alone: what it holds is the client's state.
@@ -73,13 +74,13 @@ impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> PerClient<S, F> {
 
     /// The client's server, if the client has asked and not left.
     pub fn of(&self, client: ClientId) -> Option<Arc<S>> {
-        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.servers.read();
         servers.get(&client).cloned()
     }
 
     fn made(&self, client: &Client) -> Arc<S> {
         let server = Arc::new((self.make)(client));
-        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.write();
         // Another thread may have made one meanwhile.
         Arc::clone(servers.entry(client.id).or_insert(server))
     }
@@ -109,14 +110,13 @@ impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> Server for PerClien
 
     fn abort(&self, request: RequestId) {
         // Without the lock: the server's code may take long.
-        let servers =
-            self.servers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect::<Vec<_>>();
+        let servers = self.servers.read().values().cloned().collect::<Vec<_>>();
         // Names of requests are different for all clients; the other servers do not know this one.
         servers.iter().for_each(|server| server.abort(request));
     }
 
     fn departed(&self, client: ClientId) {
-        let gone = self.servers.write().unwrap_or_else(PoisonError::into_inner).remove(&client);
+        let gone = self.servers.write().remove(&client);
         if let Some(server) = gone {
             server.departed(client);
         }

@@ -6,19 +6,34 @@
 //! Limits: the order of memory accesses is not explored, since every atomic is sequentially consistent under shuttle;
 //! `tests/followers.rs` explores that order for the one word that needs it.
 
+// Made again, of what shuttle has.
+#[cfg(interleaved)]
+#[path = "../../sys/src/condvar.rs"]
+#[allow(unreachable_pub, dead_code, reason = "the file is a public part of `genie_sys`")]
+mod condvar;
+#[cfg(interleaved)]
+#[path = "../../sys/src/lock.rs"]
+#[allow(unreachable_pub, dead_code, reason = "the file is a public part of `genie_sys`")]
 mod lock;
 
-pub(crate) use lock::{Condvar, Mutex, MutexGuard};
+#[cfg(interleaved)]
+pub(crate) use condvar::Condvar;
+#[cfg(not(interleaved))]
+pub(crate) use genie_sys::{Condvar, lock};
+pub(crate) use lock::{Mutex, MutexGuard, RwLock};
 pub(crate) use raw::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(interleaved))]
 pub(crate) use std::thread;
 
 /// What the standard library and shuttle both have.
+#[allow(unreachable_pub, reason = "`lock` exports the guards")]
 mod raw {
     #[cfg(interleaved)]
-    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic::*};
+    pub use shuttle::sync::{
+        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::*,
+    };
     #[cfg(not(interleaved))]
-    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::*};
+    pub(crate) use std::sync::atomic::*;
 }
 
 /// Starts a thread.

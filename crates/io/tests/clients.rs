@@ -1,6 +1,6 @@
 //! Clients, as their servers know them: which client asks, and when it has left.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use genie_io::channel::directory::Directory;
@@ -8,6 +8,8 @@ use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions, Serving
 use genie_io::{
     Client, ClientId, Incoming, Interface, Out, RequestId, Server, ServerHandle, Service, ServiceId,
 };
+use genie_sys::Condvar;
+use genie_sys::lock::{Mutex, MutexGuard};
 
 use genie_passing::Reason;
 
@@ -52,7 +54,7 @@ struct State {
 
 impl Attentive {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 
     fn hear(&self, what: Heard) {
@@ -71,8 +73,7 @@ impl Attentive {
             state.heard.len() < count
         } {
             assert!(start.elapsed() < FOR_EVER, "the server has heard no more than {:?}", state.heard);
-            let waited = self.0.changed.wait_timeout(state, FOR_EVER / 10);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.0.changed.wait(state, Some(Instant::now() + FOR_EVER / 10));
         }
         state.heard.clone()
     }
@@ -94,7 +95,7 @@ impl Server for Attentive {
             service => {
                 let mut state = self.state();
                 while service == LINGER && !state.may_return {
-                    state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state = self.0.changed.wait(state, None);
                 }
                 state.kept.push(request);
             }

@@ -2,24 +2,34 @@
 //!
 //!     RUSTFLAGS="--cfg interleaved" CARGO_TARGET_DIR=target/interleaved cargo test -p genie-io --release --test followers
 //!
-//! How: this compiles the file under test once more, with loom's locks and atomics. loom's waits have no timeouts, so a
+//! How: this compiles the files under test once more, with loom's locks and atomics. loom's waits have no timeouts, so a
 //! thread that is not woken is a deadlock, which loom reports. The value for which threads wait is stored and loaded without
 //! any order of its own: `Followers` promises that a woken thread sees it.
 #![cfg(interleaved)]
 
-#[path = "../src/primitive/lock.rs"]
-#[allow(dead_code, reason = "followers use a part of what locks can do")]
-mod lock;
+#[path = "../../sys/src/condvar.rs"]
+#[allow(unreachable_pub, dead_code, reason = "followers use a part of what condition variables can do")]
+mod condvar;
 
 /// What the files under test take from the crate.
 mod primitive {
-    pub(crate) use crate::lock::{Condvar, Mutex};
+    pub(crate) use crate::condvar::Condvar;
     pub(crate) use crate::raw::{AtomicU32, Ordering};
+
+    /// A lock of loom's, which is not made at compile time, as `genie_sys::lock::Mutex` can be.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+            self.0.lock().expect("no thread panics")
+        }
+    }
 }
 
 mod raw {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
-    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+    pub(crate) use loom::sync::{Condvar, MutexGuard};
 }
 
 #[path = "../src/channel/followers.rs"]

@@ -3,8 +3,8 @@
 //! How: one server panics wherever its requests tell it to. It is asked in process and over a channel, from threads of its
 //! own and from an event loop.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use genie_io::{
 };
 use genie_memory::DataMut;
 use genie_passing::{Outboard, Preferred, Scheme};
+use genie_sys::lock::Mutex;
 
 use crate::waiting::fixture::{FOR_EVER, interface_with};
 
@@ -61,7 +62,7 @@ impl Panicking {
     fn take(&self) -> Incoming {
         let start = Instant::now();
         loop {
-            if let Some(kept) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            if let Some(kept) = self.kept.lock().pop() {
                 return kept;
             }
             assert!(start.elapsed() < FOR_EVER, "the server has no request");
@@ -111,7 +112,7 @@ impl Server for Panicking {
     fn request(&self, mut request: Incoming) {
         match request.service() {
             PANIC => panic!("{}", String::from_utf8_lossy(request.argument())),
-            KEEP => self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(request),
+            KEEP => self.kept.lock().push(request),
             CATCH => {
                 let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     let _request = request;
@@ -190,7 +191,7 @@ fn everywhere(test: impl Fn(&Interface, &ServerHandle, &Panicking)) {
     for channel in channels.iter().chain([&elsewhere.connect(&interface)]) {
         passes(&interface, channel);
     }
-    server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    server.kept.lock().clear();
     let start = Instant::now();
     while interface.pending_bytes() > 0 {
         interface.collect();
@@ -261,7 +262,7 @@ fn a_panic_in_abort_when_a_client_leaves_keeps_nobody_out() {
         let handle = elsewhere.connect(&interface);
         let pending = interface.request(&handle, KEEP).out(Out::copy(b"data")).submit().expect("a request");
         let start = Instant::now();
-        while server.kept.lock().unwrap_or_else(PoisonError::into_inner).len() < leaving {
+        while server.kept.lock().len() < leaving {
             assert!(start.elapsed() < FOR_EVER, "the server has no request");
         }
         drop((pending, handle));

@@ -14,10 +14,10 @@
 mod ports;
 mod rate;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use genie::{ClientId, Data, DataMut, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie_sys::lock::Mutex;
 
 use ports::{Met, Ports, Side};
 pub use rate::{Bucket, Rate};
@@ -63,14 +63,6 @@ impl Loop {
         Self { rate: Mutex::new(rate), ..Self::default() }
     }
 
-    fn ports(&self) -> MutexGuard<'_, Ports<Incoming>> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn rate(&self) -> MutexGuard<'_, Rate> {
-        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn meet(&self, request: Incoming, side: Side) {
         let Ok(port) = request.argument().try_into() else {
             let len = request.argument().len();
@@ -78,7 +70,7 @@ impl Loop {
             return;
         };
         // The requests that met are served without the lock: no reply is ever given under it.
-        let met = self.ports().meet(u32::from_le_bytes(port), side, request);
+        let met = self.ports.lock().meet(u32::from_le_bytes(port), side, request);
         match met {
             Met::Pair(sender, receiver) => self.pass(sender, receiver),
             Met::Waits => {}
@@ -100,7 +92,7 @@ impl Loop {
         let from = sender.output(0)?;
         let len = from.len().min(receiver.len(0));
         let to = receiver.ready(0)?;
-        let rate = self.rate();
+        let rate = self.rate.lock();
         match Bucket::new(*rate, self.opened.elapsed()) {
             Some(bucket) => self.pace(bucket, rate.chunk(), &from.part(0..len), &to),
             None => drop(to.copy_data(&from)),
@@ -125,7 +117,7 @@ impl Loop {
     fn set_rate(&self, request: Incoming) {
         let result = match request.argument().try_into() {
             Ok(bits) => {
-                *self.rate() = Rate::of(u64::from_le_bytes(bits));
+                *self.rate.lock() = Rate::of(u64::from_le_bytes(bits));
                 Ok(())
             }
             Err(_) => Err(ServerError::new("a rate is 8 bytes long")),
@@ -157,12 +149,12 @@ impl Server for Loop {
 
     fn abort(&self, request: RequestId) {
         // The requests are dropped without the lock, since dropping them replies.
-        let gone = self.ports().remove(|waiting| waiting.id() == request);
+        let gone = self.ports.lock().remove(|waiting| waiting.id() == request);
         drop(gone);
     }
 
     fn departed(&self, client: ClientId) {
-        let gone = self.ports().remove(|waiting| waiting.client().id == client);
+        let gone = self.ports.lock().remove(|waiting| waiting.client().id == client);
         drop(gone);
     }
 }

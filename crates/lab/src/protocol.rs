@@ -17,13 +17,14 @@
 mod header;
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use genie::{
     Buffer, Completer, Completions, Failed, In, Incoming, Interface, Out, Pending, Reply, RequestId, Scheme,
     Server, ServerError, ServerHandle, Service, ServiceId,
 };
+use genie_sys::lock::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::checksum::Checksum;
@@ -114,7 +115,7 @@ impl Protocol {
 
     /// Protects datagrams by `check` from now on. If that needs to touch them, the server must be an adjustable one.
     pub fn set_check(&self, check: Check) {
-        *self.0.check.lock().unwrap_or_else(PoisonError::into_inner) = check;
+        *self.0.check.lock() = check;
     }
 
     /// Whether none of the server's own requests is pending.
@@ -152,11 +153,7 @@ impl Completer for Protocol {
 
 impl Inner {
     fn check(&self) -> Check {
-        *self.check.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn spare(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.check.lock()
     }
 
     fn launch(&self, request: Incoming, originate: impl FnOnce(&Self, &mut Incoming) -> Started) {
@@ -211,7 +208,7 @@ impl Inner {
 
     /// A buffer of the server's own.
     fn buffer(&self, len: usize) -> Result<Buffer, ServerError> {
-        let mut spare = self.spare();
+        let mut spare = self.spare.lock();
         let found = spare.iter().position(|buffer| buffer.len() == len);
         match found {
             Some(index) => Ok(spare.swap_remove(index)),
@@ -221,7 +218,7 @@ impl Inner {
 
     /// Keeps a buffer for the next request; of buffers longer than headers, only the last one.
     fn keep(&self, buffer: Buffer) {
-        let mut spare = self.spare();
+        let mut spare = self.spare.lock();
         spare.retain(|other| other.len() == header::LEN || other.len() == buffer.len());
         spare.push(buffer);
     }

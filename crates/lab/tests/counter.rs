@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use genie_lab::counter::{Counter, Counting, Event, Modes, Refusal};
+use genie_sys::lock::{Mutex, MutexGuard};
 use genie_sys::machine::thread_cpu_time;
 
 const PAGE: usize = 4096;
@@ -23,7 +23,7 @@ const TRIES: usize = 5;
 
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    TURN.lock()
 }
 
 fn work(time: Duration) {

@@ -4,7 +4,8 @@
 //! and frees must not come back to the space. With the feature `allocator`, each thread counts the locks that it holds.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::MutexGuard;
+
+use genie_sys::lock::MutexGuard;
 
 use crate::space::State;
 

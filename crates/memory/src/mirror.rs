@@ -22,10 +22,11 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use genie_sys::arena::Access;
 use genie_sys::guard::{Guard, Replaces};
+use genie_sys::lock::{Mutex, MutexGuard};
 use genie_sys::{Arena, GranuleKind, Object, Span};
 use smallvec::SmallVec;
 
@@ -168,7 +169,7 @@ impl Mirror {
     /// Keeps `tie`, which depends on the peer's memory being mapped here, until the mirror is dropped. The thread that drops
     /// the mirror's last handle drops `tie`, too, whatever thread that is.
     pub fn tie(&self, tie: impl fmt::Debug + Send + Sync + 'static) {
-        self.0.ties.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(tie));
+        self.0.ties.lock().push(Box::new(tie));
     }
 
     /// Enters an object whose granules' aliases start at `start`. Announcing the same object at the same place again
@@ -390,7 +391,7 @@ impl Mirror {
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
-        self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.objects.lock()
     }
 }
 
@@ -403,7 +404,7 @@ impl WeakMirror {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let objects = self.objects.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let objects = self.objects.get_mut();
         let withdrawn = objects.withdrawn.iter().map(|(_, _, mapped)| mapped);
         let announced = objects.announced.iter().map(|(start, object)| object.mapped(*start));
         self.quota.unmap(announced.sum::<usize>() + withdrawn.sum::<usize>());

@@ -6,11 +6,12 @@
 //! Limits: `Config::limit` bytes of granules of its own; four times as many bytes of addresses for clients.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use genie_sys::fork::Maker;
 use genie_sys::guard::Guard;
 use genie_sys::inspect;
+use genie_sys::lock::Mutex;
 use genie_sys::userfault::{Userfault, Way};
 use genie_sys::{Arena, Errno, GranuleKind, Object, machine};
 
@@ -457,7 +458,7 @@ impl Core {
     /// In a child made by fork. Functions that may be called for an inherited space look at [`Core::is_own`] first.
     pub(crate) fn lock(&self) -> Locked<'_> {
         assert!(self.is_own(), "{}", Error::Inherited);
-        Locked::by(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        Locked::by(|| self.state.lock())
     }
 }
 

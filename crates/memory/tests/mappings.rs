@@ -5,10 +5,10 @@
 
 mod machine;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_memory::{InputPlan, Passed};
+use genie_sys::lock::{Mutex, MutexGuard};
 use genie_sys::{Access, Arena, Object, inspect};
 use machine::{Machine, checked, client, lend, output, pattern, same, scatter, seen};
 
@@ -23,7 +23,7 @@ const PAGE: usize = 4096;
 /// Only one test at a time may use up the process's mappings.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    ALONE.lock()
 }
 
 /// As many mappings as the process may have: every other page of an arena is one.

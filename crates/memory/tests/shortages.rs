@@ -1,10 +1,11 @@
 //! Shortages: when a lender's pool is exhausted, the code that can ask the lender for more is told.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::machine::{self, Machine, checked};
 use genie_memory::{Error, LenderId, Space};
 use genie_sys::Object;
+use genie_sys::lock::Mutex;
 
 on_each_kind!(
     whoever_asked_for_it_is_told_of_each_shortage,
@@ -21,7 +22,7 @@ fn lend(space: &Space, lender: LenderId, granules: usize) {
 fn noted(space: &Space, lender: LenderId) -> Arc<Mutex<Vec<usize>>> {
     let told: Arc<Mutex<Vec<usize>>> = Arc::default();
     let noting = Arc::clone(&told);
-    space.on_shortage(lender, move |asked| noting.lock().unwrap().push(asked));
+    space.on_shortage(lender, move |asked| noting.lock().push(asked));
     told
 }
 
@@ -31,17 +32,17 @@ fn whoever_asked_for_it_is_told_of_each_shortage(machine: Machine) {
     lend(&space, lender, 2);
     let told = noted(&space, lender);
     let held = space.aligned_buffer_from(lender, 0, 2 * granule).unwrap();
-    assert_eq!(*told.lock().unwrap(), [], "there was enough");
+    assert_eq!(*told.lock(), [], "there was enough");
     assert!(matches!(space.aligned_buffer_from(lender, 9, granule), Err(Error::Lender { .. })));
     assert!(matches!(space.system_buffer_shown(lender, lender, 1), Err(Error::Lender { .. })));
     assert!(matches!(space.system_buffer_shown(other, other, 1), Err(Error::Lender { .. })));
-    assert_eq!(*told.lock().unwrap(), [2 * granule, granule], "in whole granules; others' are not told");
+    assert_eq!(*told.lock(), [2 * granule, granule], "in whole granules; others' are not told");
     drop(held);
     // What is kept for other lengths is enough.
     drop(space.aligned_buffer_from(lender, 0, granule).unwrap());
-    assert_eq!(told.lock().unwrap().len(), 2);
+    assert_eq!(told.lock().len(), 2);
     assert!(matches!(space.allocate(9 * granule), Err(Error::Limit { .. })), "the space's own has a limit");
-    assert_eq!(told.lock().unwrap().len(), 2);
+    assert_eq!(told.lock().len(), 2);
     checked(&space);
 }
 
@@ -69,5 +70,5 @@ fn nobody_is_told_of_a_lender_that_is_gone(machine: Machine) {
     assert!(matches!(space.system_buffer_shown(lender, lender, 1), Err(Error::Lender { .. })));
     space.on_shortage(lender, |_| unreachable!("the lender is gone"));
     assert!(matches!(space.system_buffer_shown(lender, lender, 1), Err(Error::Lender { .. })));
-    assert_eq!(*told.lock().unwrap(), []);
+    assert_eq!(*told.lock(), []);
 }

@@ -7,9 +7,10 @@
 //! Limits: a fixed number of buffers; when all are in use, allocation fails and the owner must wait or drop data.
 //! Source: thesis §6.1 (pooled in-host buffering), §7.4.3, table 7.3; §4.1 for preferred alignment and length.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use genie_memory::{DataMut, Segments, Space, SystemBuffer};
+use genie_sys::lock::Mutex;
 
 use crate::recorder::Watch;
 use crate::{Recorder, Result};
@@ -63,7 +64,7 @@ impl Overlays {
     /// Takes the buffer that was returned last, if one is free.
     pub fn allocate(&self) -> Option<Overlay> {
         let mut watch = Watch::start(self.recorder);
-        let buffer = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let buffer = self.pool.lock().pop()?;
         Some(Overlay { pool: self.clone(), buffer: Some(buffer), allocation: watch.lap() })
     }
 
@@ -74,7 +75,7 @@ impl Overlays {
 
     /// How many buffers are free.
     pub fn free(&self) -> usize {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.pool.lock().len()
     }
 }
 
@@ -125,6 +126,6 @@ impl Drop for Overlay {
         if buffer.is_empty() && self.pool.len > 0 && buffer.refill(self.pool.len).is_err() {
             return;
         }
-        self.pool.pool.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        self.pool.pool.lock().push(buffer);
     }
 }

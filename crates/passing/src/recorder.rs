@@ -12,10 +12,10 @@
 //! Source: thesis §8.2.2, which took the times of operations in the same way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use genie_memory::Direction;
+use genie_sys::lock::Mutex;
 
 use crate::Scheme;
 use crate::operation::Operation;
@@ -96,12 +96,12 @@ impl Recorder {
     /// Takes out the records so far, in the order in which their columns ended, and makes room for as many new ones.
     pub fn drain(&self) -> Vec<Record> {
         let empty = Vec::with_capacity(self.room);
-        std::mem::replace(&mut self.kept().records, empty)
+        std::mem::replace(&mut self.kept.lock().records, empty)
     }
 
     /// How many records found no room, so far.
     pub fn lost(&self) -> u64 {
-        self.kept().lost
+        self.kept.lock().lost
     }
 
     /// How long one reading of the clock takes, in nanoseconds; this has been subtracted from each record.
@@ -109,12 +109,8 @@ impl Recorder {
         self.reading
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn keep(&self, column: Column, laps: &[(Operation, u64)]) {
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         if kept.records.len() + laps.len() > self.room {
             kept.lost += laps.len() as u64;
             return;

@@ -25,12 +25,13 @@ mod taking;
 
 use std::ffi::c_void;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::Weak;
 
 use rustix::io::Errno;
 
 use crate::fork::Placed;
 use crate::guard::{Guard, Registration, Replaces};
+use crate::lock::Mutex;
 use crate::mmap::{self, ANYWHERE, RESERVED};
 use crate::{Error, GranuleKind, Object, Result, Span};
 
@@ -353,7 +354,7 @@ impl Arena {
     /// # Errors
     /// ENOSPC: too many arenas are guarded (see [`guard`](crate::guard)).
     pub fn guard(&self, replaces: Replaces) -> Result<Guard> {
-        let mut held = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.guard.lock();
         if let Some(registration) = held.upgrade() {
             return Ok(Guard::of(registration));
         }
@@ -438,7 +439,7 @@ impl Drop for Arena {
             return;
         }
         // Others may map at these addresses from here on.
-        let guard = self.guard.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.guard.get_mut();
         if let Some(registration) = guard.upgrade() {
             registration.retire();
         }

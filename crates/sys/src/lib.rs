@@ -6,6 +6,8 @@
 //! here.
 //! Limits: Linux 5.19 or later (write protection by userfaultfd on shared and huge-paged memory).
 
+#[allow(clippy::disallowed_types, reason = "all other code takes its locks from here")]
+mod condvar;
 mod copying;
 mod error;
 mod mmap;
@@ -17,6 +19,8 @@ pub mod fork;
 pub mod futex;
 pub mod guard;
 pub mod inspect;
+#[allow(clippy::disallowed_types, reason = "all other code takes its locks from here")]
+pub mod lock;
 pub mod machine;
 pub mod object;
 pub mod poll;
@@ -31,11 +35,20 @@ pub mod userfault;
 pub mod view;
 
 pub use arena::{Access, Arena};
+pub use condvar::Condvar;
 pub use error::{Error, Result};
 pub use object::{GranuleKind, Object};
 pub use rustix::io::Errno;
 pub use span::Span;
 pub use view::View;
+
+/// What `lock` and `condvar` are made of. Tests of other crates compile these two files again, over what a scheduler has.
+#[allow(clippy::disallowed_types, reason = "all other code takes its locks from here")]
+mod raw {
+    pub(crate) use std::sync::atomic::{AtomicU32, Ordering};
+    pub(crate) use std::sync::{Condvar, Mutex, RwLock};
+    pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+}
 
 #[cfg(test)]
 #[path = "../tests/child/mod.rs"]

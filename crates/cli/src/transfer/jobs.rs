@@ -4,7 +4,8 @@
 //! files under way.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+
+use genie_sys::lock::Mutex;
 
 use super::Options;
 use super::carrier::Carrier;
@@ -35,7 +36,7 @@ pub(super) fn share_out<T: Sync>(
                 Err(failure) => break Err(failure),
             }
         };
-        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut total = total.lock();
         match (done, total.as_mut()) {
             (Ok(()), Ok(total)) => total.merge(carrier.tally),
             (Err(failure), Ok(_)) => {
@@ -49,5 +50,5 @@ pub(super) fn share_out<T: Sync>(
         (1..jobs).for_each(|_| drop(scope.spawn(job)));
         job();
     });
-    total.into_inner().unwrap_or_else(PoisonError::into_inner)
+    total.into_inner()
 }

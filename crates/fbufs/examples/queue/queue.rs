@@ -2,9 +2,9 @@
 //! as it has room for. When all were taken, it gives none, which is the end.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 use genie_io::{Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie_sys::lock::Mutex;
 
 /// The most bytes that are kept.
 const MOST: usize = 64 << 20;
@@ -24,7 +24,7 @@ impl Server for Queue {
     }
 
     fn request(&self, mut request: Incoming) {
-        let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.0.lock();
         let result = match request.service() {
             ServiceId(0) => put(&request, &mut bytes),
             _ => take(&mut request, &mut bytes),

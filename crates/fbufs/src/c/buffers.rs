@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use genie_sys::lock::Mutex;
 
 use crate::c::failure::Failure;
 use crate::{Error, Fbuf, Mapped};
@@ -37,7 +39,7 @@ impl Buffers {
     /// Makes a buffer the program's; returns the address of its data.
     pub(crate) fn add(&self, fbuf: Fbuf) -> usize {
         let addr = fbuf.as_ptr().addr();
-        self.lock().insert(addr - fbuf.headroom(), Held::Fbuf(fbuf));
+        self.0.lock().insert(addr - fbuf.headroom(), Held::Fbuf(fbuf));
         addr
     }
 
@@ -52,7 +54,7 @@ impl Buffers {
 
     /// Takes what the program wants to write.
     pub(crate) fn take(&self, addr: usize, len: usize) -> Result<Taken, Failure> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let (start, at) = match find(&mut all, addr)? {
             (start, Held::Fbuf(fbuf)) => {
                 let at = addr - (start + fbuf.headroom());
@@ -80,13 +82,13 @@ impl Buffers {
 
     pub(crate) fn add_mapped(&self, mapped: Mapped) -> usize {
         let addr = mapped.addr();
-        self.lock().insert(addr, Held::Mapped(Arc::new(mapped)));
+        self.0.lock().insert(addr, Held::Mapped(Arc::new(mapped)));
         addr
     }
 
     /// Takes a mapping out, all of it.
     pub(crate) fn remove_mapped(&self, addr: usize, len: usize) -> Result<(), Failure> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         match find(&mut all, addr)? {
             (start, Held::Mapped(mapped)) if (start, mapped.len()) == (addr, len) => {}
             (_, Held::Mapped(_)) => {
@@ -98,10 +100,6 @@ impl Buffers {
         }
         all.remove(&addr);
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Held>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

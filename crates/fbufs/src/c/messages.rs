@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use genie_sys::lock::Mutex;
 use libc::ssize_t;
 
 use crate::c::failure::{Failure, call};
@@ -290,13 +290,13 @@ impl Messages {
     }
 
     fn put_back(&self, mp: *mut mblk_t, message: Message) {
-        self.lock().insert(mp.addr(), message);
+        self.0.lock().insert(mp.addr(), message);
     }
 
     fn take(&self, mp: *mut mblk_t) -> Result<Message, Failure> {
         let sentence =
             || format!("there is no message {:#x}: it was freed, joined, written or never there", mp.addr());
-        self.lock().remove(&mp.addr()).ok_or_else(|| Failure::new(libc::EFAULT, sentence()))
+        self.0.lock().remove(&mp.addr()).ok_or_else(|| Failure::new(libc::EFAULT, sentence()))
     }
 
     fn with<T>(
@@ -308,9 +308,5 @@ impl Messages {
         let result = act(&mut message);
         self.put_back(mp, message);
         result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Message>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -17,9 +17,10 @@
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use genie_sys::Errno;
+use genie_sys::lock::Mutex;
 use genie_sys::socket::{Listener, Socket};
 use genie_sys::unshared::Unshared;
 use rustix::event::{PollFd, PollFlags};
@@ -172,7 +173,7 @@ impl Pipe {
     fn resend(&self, closes: bool) -> crate::Result<()> {
         let (Some(channel), End::Writer(unlooked)) = (self.channel.get(), &self.end) else { return Ok(()) };
         // What other threads write meanwhile comes after it.
-        let _unlooked = lock(unlooked);
+        let _unlooked = unlooked.lock();
         if self.is_over.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -219,7 +220,7 @@ impl Pipe {
         if self.channel.get().is_some() {
             return;
         }
-        let mut unlooked = lock(unlooked);
+        let mut unlooked = unlooked.lock();
         let due = if process.unmet.load(Ordering::Relaxed) > 0 { LOOK_IN_BETWEEN } else { LOOK };
         if self.channel.get().is_none() && *unlooked >= due {
             *unlooked = 0;
@@ -297,14 +298,14 @@ impl Pipe {
     /// Writes bytes to the pipe, while no other thread makes a channel: they would be read after what goes through that.
     fn writing<T>(&self, len: usize, write: impl FnOnce() -> T) -> T {
         let End::Writer(unlooked) = &self.end else { return write() };
-        let mut unlooked = lock(unlooked);
+        let mut unlooked = unlooked.lock();
         *unlooked += len;
         write()
     }
 
     pub(crate) fn read(&self, process: &Process, len: usize) -> Result<Option<Fbuf>, Failure> {
         let End::Reader(reading) = &self.end else { return Ok(process.pool()?.read(&self.fd, len)?) };
-        let mut reading = lock(reading);
+        let mut reading = reading.lock();
         loop {
             if reading.before == 0
                 && let Some(channel) = self.channel()
@@ -396,8 +397,4 @@ fn wait(listener: &Listener, pipe: &OwnedFd) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(errno) => Err(Error::io("poll", errno).into()),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,6 @@
 //! Which pool this process's buffers are of, and what that is like.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::PoisonError;
 
 use crate::c::failure::{Failure, call};
 use crate::c::process::Process;
@@ -40,7 +39,7 @@ pub unsafe extern "C" fn uf_configure(settings: *const Settings) -> c_int {
         // SAFETY: null, or the caller's settings.
         let settings = unsafe { settings.as_ref() }.ok_or_else(|| Failure::null("the settings"))?;
         let process = Process::current()?;
-        let _deciding = process.deciding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _deciding = process.deciding.lock();
         if process.has_pool() {
             return Err(Failure::new(
                 libc::EBUSY,

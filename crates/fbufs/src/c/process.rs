@@ -7,12 +7,13 @@
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use genie_io::Interface;
 use genie_io::channel::directory::Claim;
 use genie_sys::event::Event;
+use genie_sys::lock::{Mutex, RwLock};
 use genie_sys::unshared::{self, Unshared};
 
 use crate::c::buffers::Buffers;
@@ -214,14 +215,14 @@ impl Process {
 
     /// The pool that buffers are of: the process's own, unless it has joined another one.
     pub(crate) fn pool(&self) -> Result<Pool, Failure> {
-        if let Some(pool) = read(&self.pool).as_ref() {
+        if let Some(pool) = self.pool.read().as_ref() {
             return Ok(pool.clone());
         }
-        let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
+        let _deciding = self.deciding.lock();
         if !self.has_pool() {
             self.use_pool(Pool::of_process()?);
         }
-        Ok(read(&self.pool).as_ref().expect("decided").clone())
+        Ok(self.pool.read().as_ref().expect("decided").clone())
     }
 
     /// The interface that makes requests of servers.
@@ -230,32 +231,29 @@ impl Process {
     }
 
     pub(crate) fn has_pool(&self) -> bool {
-        read(&self.pool).is_some()
+        self.pool.read().is_some()
     }
 
     fn use_pool(&self, pool: Pool) {
-        *write(&self.pool) = Some(pool);
+        *self.pool.write() = Some(pool);
     }
 
     /// The pools that it shares with others.
     pub(crate) fn pools(&self) -> Vec<Pool> {
-        self.groups().iter().map(|group| group.pool().clone()).collect()
-    }
-
-    fn groups(&self) -> MutexGuard<'_, Vec<Group>> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+        self.groups.lock().iter().map(|group| group.pool().clone()).collect()
     }
 
     /// Joins a group, unless this process is in it, and has buffers be of its pool from now on.
     pub(crate) fn join(&self, name: &str) -> Result<(), Failure> {
-        let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.groups().iter().find(|group| group.is_of(name)).map(|group| group.pool().clone());
+        let _deciding = self.deciding.lock();
+        let known =
+            self.groups.lock().iter().find(|group| group.is_of(name)).map(|group| group.pool().clone());
         let pool = match known {
             Some(pool) => pool,
             None => {
                 let group = Group::join(name, Pool::config_of_process())?;
                 let pool = group.pool().clone();
-                self.groups().push(group);
+                self.groups.lock().push(group);
                 pool
             }
         };
@@ -265,8 +263,8 @@ impl Process {
 
     /// The pool that an offer is of, whose descriptor this is. Unless the process has joined another one, it has that from now on.
     pub(crate) fn pool_of(&self, offer: &Offer, descriptor: OwnedFd) -> Result<Pool, Error> {
-        let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = read(&self.pool).clone();
+        let _deciding = self.deciding.lock();
+        let own = self.pool.read().clone();
         if let Some(known) = self.pools().into_iter().chain(own.clone()).find(|pool| offer.is_of(pool)) {
             return Ok(known);
         }
@@ -307,7 +305,7 @@ impl Process {
         let _over = Over(Arc::clone(&is_over));
         let descriptor = Descriptor { _unshared, kind, waits: AtomicBool::new(true), _over };
         let slot = Slot { open: Some(Arc::new(descriptor)), inode: found, room, is_over };
-        if let Some(closed) = write(&self.descriptors).insert(number, slot).and_then(|slot| slot.open) {
+        if let Some(closed) = self.descriptors.write().insert(number, slot).and_then(|slot| slot.open) {
             // By close, although it is uf_close's: the number is the new one's, and must not be closed with the old channel.
             std::mem::forget(closed);
         }
@@ -316,7 +314,7 @@ impl Process {
 
     /// The library's descriptor of this number; nothing if it is one of the kernel's.
     pub(crate) fn descriptor(&self, number: c_int) -> Result<Option<Arc<Descriptor>>, Failure> {
-        if let Some(slot) = read(&self.descriptors).get(&number).filter(|slot| !slot.is_over()) {
+        if let Some(slot) = self.descriptors.read().get(&number).filter(|slot| !slot.is_over()) {
             return slot.open().cloned().map(Some);
         }
         if HAS_CHANNELS.load(Ordering::Relaxed) {
@@ -327,7 +325,7 @@ impl Process {
 
     /// Closes a descriptor of the library's, when the last call that uses it returns; returns whether it is one.
     pub(crate) fn close(&self, number: c_int) -> Result<bool, Failure> {
-        let mut descriptors = write(&self.descriptors);
+        let mut descriptors = self.descriptors.write();
         let Some(slot) = descriptors.get_mut(&number).filter(|slot| !slot.is_over()) else {
             return Ok(false);
         };
@@ -335,7 +333,7 @@ impl Process {
         let open = slot.open.take();
         drop(descriptors);
         drop(open);
-        write(&self.descriptors).retain(|_, slot| !slot.is_over());
+        self.descriptors.write().retain(|_, slot| !slot.is_over());
         Ok(true)
     }
 
@@ -347,7 +345,7 @@ impl Process {
         if unshared::is_parents(fd) {
             return Err(Error::Inherited.into());
         }
-        for slot in read(&self.descriptors).values().filter(|slot| !slot.is_over()) {
+        for slot in self.descriptors.read().values().filter(|slot| !slot.is_over()) {
             if slot.inode == Some(found) {
                 return Err(Failure::misuse(DUPLICATE));
             }
@@ -366,7 +364,7 @@ impl Process {
         let is_room = |slot: &Slot| {
             !slot.is_over() && slot.room.is_some_and(|(room, inode)| room == number && Some(inode) == found())
         };
-        if read(&self.descriptors).values().any(is_room) { Err(Failure::misuse(FOR_WAITING)) } else { Ok(()) }
+        if self.descriptors.read().values().any(is_room) { Err(Failure::misuse(FOR_WAITING)) } else { Ok(()) }
     }
 }
 
@@ -391,12 +389,4 @@ fn inode(descriptor: BorrowedFd<'_>) -> Result<(u64, u64), Failure> {
         errno => Error::io("fstat", errno).into(),
     })?;
     Ok((found.st_dev, found.st_ino))
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,10 +8,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use genie_sys::event::Event;
+use genie_sys::lock::Mutex;
 use genie_sys::poll::Poller;
 use genie_sys::process::Pid;
 
@@ -136,13 +136,13 @@ impl Registrations {
             let _ = watched.sweep();
             IS_CALLER.set(true);
             // A callback may have deregistered this one since, without waiting for this thread.
-            if self.lock().contains_key(&handle) {
+            if self.0.lock().contains_key(&handle) {
                 // SAFETY: the program's function, which it has promised to be there until it deregisters.
                 unsafe { callback(std::ptr::without_provenance_mut(handle)) };
             }
         };
         // Locked, so that a callback that deregisters finds the registration.
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let thread = std::thread::Builder::new().name("fbufs exit".into()).spawn(watch);
         let thread =
             thread.map_err(|error| Failure::new(libc::EAGAIN, format!("there is no thread: {error}")))?;
@@ -151,7 +151,7 @@ impl Registrations {
     }
 
     fn remove(&self, handle: usize, callback: Option<Callback>) -> Result<(), Failure> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let is_it = |found: &&Registration| {
             callback.is_some_and(|callback| std::ptr::fn_addr_eq(found.callback, callback))
         };
@@ -166,11 +166,7 @@ impl Registrations {
     }
 
     fn pool(&self, handle: usize) -> Result<Pool, Failure> {
-        self.lock().get(&handle).map(|found| found.pool.clone()).ok_or_else(unknown)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Registration>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(&handle).map(|found| found.pool.clone()).ok_or_else(unknown)
     }
 }
 

@@ -11,13 +11,12 @@
 //! Trust: a reader's word about how far it has read is checked against the message.
 //! Limits: of a reader that is killed in a read, what this one read was to return may be lost, as with the kernel's pipes.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{Ordering, fence};
 
 use genie_sys::poll::readable;
 
 use super::writing::LOOK;
-use super::{Channel, ON_THEIR_WAY, Receiver, Sender, lock};
+use super::{Channel, ON_THEIR_WAY, Receiver, Sender};
 use crate::channels::TAKEN_BACK;
 use crate::error::Result;
 use crate::holder::Holder;
@@ -58,7 +57,7 @@ impl Channel {
         let mut part = self.pool.allocate(len)?;
         {
             // A writer in this process could not claim the pages meanwhile.
-            let _looking = self.pool.0.looking.read().unwrap_or_else(PoisonError::into_inner);
+            let _looking = self.pool.0.looking.read();
             let direction = Holder::direction(self.index, self.end);
             if !place.runs().all(|run| words.has(run, direction)) {
                 return Ok(None);
@@ -82,7 +81,7 @@ impl Channel {
     /// Waits until at most `most` bytes are unread, or the other end is gone.
     pub(crate) fn wait_until_read(&self, most: usize) -> Result<()> {
         self.ensure_usable()?;
-        let sender = lock(&self.sender);
+        let sender = self.sender.lock();
         while self.unread(&sender) > most && !self.is_hung_up() {
             self.room.clear()?;
             channels::wanted(&self.pool.0.words, self.index, 1 - self.end).store(1, Ordering::Release);
@@ -109,13 +108,13 @@ impl Channel {
     /// [`Error::Spoilt`](crate::Error::Spoilt); with traps, the pages cannot be made accessible.
     pub(crate) fn take_back(&self) -> Result<Vec<Fbuf>> {
         self.ensure_usable()?;
-        let mut sender = lock(&self.sender);
+        let mut sender = self.sender.lock();
         sender.is_over = true;
         let direction = Holder::direction(self.index, 1 - self.end);
         // Acquire: what a reader has copied, it has copied before. From here on no part is read.
         let word = channels::read(&self.pool.0.words, self.index);
         let read = word.fetch_or(TAKEN_BACK, Ordering::AcqRel) & !TAKEN_BACK;
-        let _alone = self.pool.0.looking.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.pool.0.looking.write();
         let mut unread = Vec::new();
         while let Some(place) = sender.kept.pop_back() {
             match self.make_ours(place, direction)? {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use genie_ring::{Mode, Spin};
 use rustix::event::PollFlags;
 
-use super::{CROWDED, Channel, PATIENCE, PUBLISHED, Receiver, WITHOUT_OFFERS, lock, poll};
+use super::{CROWDED, Channel, PATIENCE, PUBLISHED, Receiver, WITHOUT_OFFERS, poll};
 use crate::error::{Error, Result};
 use crate::holder::Holder;
 use crate::place::Place;
@@ -38,7 +38,7 @@ impl Channel {
 
     fn receive(&self, len: usize, waits: bool) -> Result<Option<Fbuf>> {
         self.ensure_usable()?;
-        let receiver = &mut *lock(&self.receiver);
+        let receiver = &mut *self.receiver.lock();
         let next = match receiver.rest.take() {
             Some(rest) => Some(rest),
             None => match self.next(receiver, waits)? {

@@ -175,7 +175,7 @@ fn places_that_are_not_on_their_way_are_refused() {
         let kept = filled(one.pool(), 4096, 1);
         assert_eq!(kept.offset(), Some(0));
         let bytes: Vec<u8> = place.iter().flat_map(|number| number.to_le_bytes()).collect();
-        lock(&one.sender).producer.push(Place::KIND, &bytes).unwrap();
+        one.sender.lock().producer.push(Place::KIND, &bytes).unwrap();
         assert!(matches!(other.read(1), Err(Error::Spoilt { .. })), "{place:?}");
         assert!(matches!(other.read(1), Err(Error::Spoilt { .. })), "it stays so");
         assert_eq!(kept.to_vec(), [1; 4096]);
@@ -356,7 +356,7 @@ fn an_end_whose_cpu_is_wanted_by_others_stops_offering_it() {
         let read = || {
             let _ = sched_setaffinity(None, &here);
             let is_read = matches!(other.read(1), Ok(Some(_)));
-            (is_read, lock(&other.receiver).without_offers > 0)
+            (is_read, other.receiver.lock().without_offers > 0)
         };
         let found = std::iter::repeat_with(read)
             .take_while(|(is_read, _)| *is_read && Instant::now() < end)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use genie_sys::poll::readable;
 
-use super::{Channel, ON_THEIR_WAY, Sender, lock};
+use super::{Channel, ON_THEIR_WAY, Sender};
 use crate::error::{Error, Result};
 use crate::holder::Holder;
 use crate::place::Place;
@@ -56,7 +56,7 @@ impl Channel {
             // The other end would take it for the end.
             return Ok(0);
         }
-        let mut sender = lock(&self.sender);
+        let mut sender = self.sender.lock();
         if sender.is_over {
             return Err(Unwritten::nothing(Error::Closed, fbuf));
         }

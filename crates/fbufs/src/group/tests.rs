@@ -31,21 +31,21 @@ fn a_name_stands_for_one_pool_as_long_as_it_has_members() {
 #[test]
 fn many_that_join_and_leave_at_once_are_never_in_two_pools() {
     let directory = directory();
-    let living: std::sync::Mutex<Vec<Pool>> = std::sync::Mutex::default();
+    let living: genie_sys::lock::Mutex<Vec<Pool>> = genie_sys::lock::Mutex::default();
     let mut found = [0; 4];
     std::thread::scope(|scope| {
         for found in &mut found {
             scope.spawn(|| {
                 for _ in 0..50 {
                     let group = Group::join_in(directory.path(), "many", config()).unwrap();
-                    let mut all = living.lock().unwrap();
+                    let mut all = living.lock();
                     assert!(all.iter().all(|pool| pool.is_same_group(group.pool())));
                     *found += usize::from(all.is_empty());
                     all.push(group.pool().clone());
                     drop(all);
                     std::thread::yield_now();
                     // Before the name is given up.
-                    living.lock().unwrap().retain(|pool| !pool.is_handle_of(group.pool()));
+                    living.lock().retain(|pool| !pool.is_handle_of(group.pool()));
                 }
             });
         }

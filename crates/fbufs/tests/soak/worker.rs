@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use genie_fbufs::{Channel, Error, Fbuf, Pool};
+use genie_sys::lock::Mutex;
 use genie_sys::poll::readable;
 use genie_sys::socket::Listener;
 
@@ -141,7 +142,7 @@ impl Worker {
     }
 
     fn get(&mut self) {
-        let mut from_last = self.from_last.lock().unwrap();
+        let mut from_last = self.from_last.lock();
         let Some(channel) = &*from_last else { return };
         match channel.try_read(usize::MAX) {
             Ok(Some(fbuf)) => {
@@ -163,7 +164,7 @@ fn accept(listener: &Listener, pool: &Pool, from_last: &Mutex<Option<Channel>>) 
     loop {
         readable(listener, None).unwrap();
         match pool.accept(listener) {
-            Ok(Some(channel)) => *from_last.lock().unwrap() = Some(channel),
+            Ok(Some(channel)) => *from_last.lock() = Some(channel),
             // The worker that came is dead by now.
             Ok(None) | Err(Error::System(_)) => {}
             Err(error) => panic!("accepting: {error}"),

@@ -9,13 +9,13 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use genie_memory::{Extent, Extents, Known, Mapping, Mirror, Quota};
 use genie_sys::{GranuleKind, Object};
 
 use super::wire::control::{ArenaPlace, Ending, ObjectPlace, Reason};
 use crate::location::{Location, Locations};
+use crate::primitive::RwLock;
 
 /// How many arenas a client may have announced at once.
 const ARENAS: usize = 128;
@@ -50,7 +50,7 @@ impl Arenas {
     pub(super) fn look(&self, view: &mut ArenaView) {
         let changes = self.changes.load(Ordering::Acquire);
         if view.changes != changes {
-            let mirrors = self.read();
+            let mirrors = self.mirrors.read();
             let known = |mirror: &Option<Mirror>| mirror.clone().map(|mirror| (mirror, Known::default()));
             view.mirrors = mirrors.iter().map(known).collect();
             view.changes = changes;
@@ -59,7 +59,7 @@ impl Arenas {
 
     /// The locations of data that the client has named, to be shown to another server.
     pub(super) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
-        let mirrors = self.read();
+        let mirrors = self.mirrors.read();
         let mut locations = Locations::new();
         let mut last = None;
         for (number, extent) in named {
@@ -83,7 +83,7 @@ impl Arenas {
             let sentence = format!("an object of {} bytes is not as announced: {place:?}", object.len());
             return Err(Ending::new(Reason::Object, sentence));
         }
-        let mirrors = self.read();
+        let mirrors = self.mirrors.read();
         let mirror = find(&mirrors, place.arena).map_err(|wrong| Ending::new(Reason::Object, wrong))?;
         let announced = mirror.announce(place.id, place.start as usize, object);
         announced.map_err(|error| Ending::of(Reason::Object, &error))
@@ -91,18 +91,18 @@ impl Arenas {
 
     /// How many objects there are; each is a descriptor, a mapping, or both.
     pub(super) fn objects_count(&self) -> usize {
-        self.read().iter().flatten().map(Mirror::objects_count).sum()
+        self.mirrors.read().iter().flatten().map(Mirror::objects_count).sum()
     }
 
     /// How many arenas there are.
     pub(super) fn count(&self) -> usize {
-        self.read().iter().flatten().count()
+        self.mirrors.read().iter().flatten().count()
     }
 
     /// Forgets an object. `is_idle` says whether nothing is pending: only then are withdrawn objects unmapped, since no
     /// request uses them.
     pub(super) fn withdraw(&self, id: u64, is_idle: impl Fn() -> bool) -> Result<(), String> {
-        let mirrors = self.read();
+        let mirrors = self.mirrors.read();
         let mut was_there = false;
         for mirror in mirrors.iter().flatten() {
             was_there |= mirror.withdraw(id).map_err(|error| error.to_string())?;
@@ -115,7 +115,7 @@ impl Arenas {
 
     /// Unmaps everything, which is mapped again as it is needed. To be called when nothing is pending.
     pub(super) fn clear(&self) -> Result<(), String> {
-        self.read().iter().flatten().try_for_each(Mirror::clear).map_err(|error| error.to_string())
+        self.mirrors.read().iter().flatten().try_for_each(Mirror::clear).map_err(|error| error.to_string())
     }
 
     /// Bytes that are mapped.
@@ -125,7 +125,7 @@ impl Arenas {
 
     /// Enters another client's arena, of which the client forwards parts.
     pub(super) fn add(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), Ending> {
-        let mut mirrors = self.write();
+        let mut mirrors = self.mirrors.write();
         let number = usize::from(place.number);
         let is_next = number == mirrors.len();
         if !is_next && mirrors.get(number).is_none_or(Option::is_some) {
@@ -151,19 +151,11 @@ impl Arenas {
     /// Forgets an arena. It is unmapped when the last request in it is over and no worker's view has it any more. The
     /// client's own arena stays as long as the channel.
     pub(super) fn remove(&self, number: u16) -> Result<(), String> {
-        let mut mirrors = self.write();
+        let mut mirrors = self.mirrors.write();
         let found = mirrors.get_mut(usize::from(number)).filter(|_| number > 0).and_then(Option::take);
         self.changes.fetch_add(1, Ordering::Release);
         drop(mirrors);
         found.map(drop).ok_or_else(|| missing(number))
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Mirrors> {
-        self.mirrors.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Mirrors> {
-        self.mirrors.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -282,12 +282,13 @@ impl Stopper {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, mpsc};
+    use std::sync::mpsc;
     use std::time::Instant;
 
     use super::*;
     use crate::channel::directory::Directory;
     use crate::channel::{Listener, ServeOptions};
+    use crate::primitive::Mutex;
     use crate::servers::memory::Memory;
 
     #[test]
@@ -327,13 +328,13 @@ mod tests {
         let held = Arc::new(Mutex::new(None));
         let (theirs, (dropped, drops)) = (Arc::clone(&held), mpsc::channel());
         let drop_it = move || {
-            while theirs.lock().unwrap().take().map(drop::<Running>).is_none() {
+            while theirs.lock().take().map(drop::<Running>).is_none() {
                 thread::yield_now();
             }
             dropped.send(()).unwrap();
         };
         start_thread(&running.stopper.0, "genie-test", drop_it).unwrap();
-        *held.lock().unwrap() = Some(running);
+        *held.lock() = Some(running);
         drops.recv_timeout(Duration::from_secs(60)).expect("the thread goes on");
         Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
     }

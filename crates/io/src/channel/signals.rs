@@ -5,8 +5,8 @@
 //! Invariants: a server whose signal has come waits no more, even if its code never returns.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use genie_sys::Errno;
 use genie_sys::fork::Maker;
@@ -15,6 +15,7 @@ use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::Signals;
 
 use crate::Error;
+use genie_sys::lock::Mutex;
 
 const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 
@@ -41,7 +42,7 @@ pub(super) fn wait() -> Result<(Arc<Wait>, Signals), Error> {
         let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
         genie_sys::Error::new("sigaction", "SIGINT and SIGTERM", errno)
     };
-    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut waiting = WAITING.lock();
     if waiting.is_none() {
         let ends_process = Arc::new(AtomicBool::new(true));
         for signal in ENDING {
@@ -62,7 +63,7 @@ impl Wait {
     /// Ends the wait, if it is not over yet.
     pub(super) fn end(&self) {
         if !self.is_over.swap(true, Ordering::SeqCst)
-            && let Some(waiting) = WAITING.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+            && let Some(waiting) = WAITING.lock().as_mut()
         {
             waiting.change(|count| count - 1);
         }

@@ -9,8 +9,9 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{SendError, Sender};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use genie_sys::lock::Mutex;
 
 use genie_sys::fork::Maker;
 use genie_sys::machine;
@@ -69,7 +70,7 @@ fn is_harmless(descriptor: &OwnedFd) -> bool {
 /// Has a descriptor closed by a thread that may wait.
 fn dismiss(descriptor: OwnedFd) {
     static CLOSER: Mutex<Option<(Maker, Sender<OwnedFd>)>> = Mutex::new(None);
-    let mut closer = CLOSER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut closer = CLOSER.lock();
     let unsent = match closer.as_ref() {
         // A child made by fork does not have its parent's thread.
         Some((maker, closer)) if maker.is_this_process() => closer.send(descriptor),

@@ -3,8 +3,8 @@
 //! Source: thesis §7.4.4.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use genie_io::{
     Error, Failed, In, Incoming, Pending, Reply, RequestId, Server, ServerError, ServerHandle, Service,
@@ -13,6 +13,7 @@ use genie_io::{
 use genie_memory::DataMut;
 use genie_passing::model::Allocation;
 use genie_passing::{Outboard, Scheme};
+use genie_sys::lock::Mutex;
 
 use super::schemes::{buffer_len, filled, replied, slices, strong_native, submit_out};
 use crate::support::bytes::{pattern, same};
@@ -85,7 +86,7 @@ impl Server for Driver {
     }
 
     fn request(&self, mut request: Incoming) {
-        let device = self.0.lock().expect("no panic before");
+        let device = self.0.lock();
         let each = device.bytes.len() / request.elements(0);
         let last = request.elements(0) - 1;
         let linked = device.bytes.chunks(each).enumerate().try_for_each(|(element, bytes)| {

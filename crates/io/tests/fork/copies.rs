@@ -1,7 +1,7 @@
 //! What a child made by fork does with its copies of handles.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use genie_io::channel::directory::Directory;
@@ -10,6 +10,7 @@ use genie_io::servers::memory::NULL;
 use genie_io::{ClientId, Completions, Error, Incoming, Out, RequestId, Server, Service};
 use genie_memory::Direction;
 use genie_passing::{Costs, Passing};
+use genie_sys::lock::Mutex;
 
 use super::{Fixture, PATIENCE, connect, drop_copy, in_child, interface, store_and_fetch};
 
@@ -289,7 +290,7 @@ impl InheritedServer {
     /// Takes the next one out, when it is there.
     fn take(&self) -> Incoming {
         loop {
-            if let Some(kept) = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            if let Some(kept) = self.0.lock().pop() {
                 return kept;
             }
             std::thread::yield_now();
@@ -307,7 +308,7 @@ impl Server for InheritedServer {
     }
 
     fn request(&self, request: Incoming) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        self.0.lock().push(request);
     }
 
     fn abort(&self, _request: RequestId) {}

@@ -1,12 +1,13 @@
 //! Servers whose code forks and returns in both processes.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
 use genie_io::{Completer, Error, Incoming, Pending, RequestId, Server, ServerHandle, Service, ServiceId};
+use genie_sys::lock::Mutex;
 use genie_sys::poll;
 use genie_sys::socket::Socket;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
@@ -32,7 +33,7 @@ impl Server for Forking {
             // SAFETY: the child goes on with what Genie does in it, which takes no lock of another thread's: that is the claim.
             let pid = unsafe { libc::fork() };
             if let Some(child) = Pid::from_raw(pid) {
-                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
+                *self.0.lock() = Some(child);
             }
         }
         request.reply(Ok(()));
@@ -59,7 +60,7 @@ const IN_WAIT: ServiceId = ServiceId(1);
 impl ForkingHere {
     fn fork(&self) {
         // SAFETY: this process has one thread; the child goes on with what Genie does in it, and ends.
-        *self.0.child.lock().unwrap_or_else(PoisonError::into_inner) = Pid::from_raw(unsafe { libc::fork() });
+        *self.0.child.lock() = Pid::from_raw(unsafe { libc::fork() });
     }
 }
 
@@ -78,7 +79,7 @@ impl Server for ForkingHere {
         if request.service() == IN_REQUEST {
             self.fork();
         }
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        self.0.kept.lock().push(request);
     }
 
     fn abort(&self, _request: RequestId) {}
@@ -93,13 +94,13 @@ impl Completer for ForkingHere {
         if !self.0.has_waited.load(Ordering::Relaxed) {
             return 0;
         }
-        let kept = std::mem::take(&mut *self.0.kept.lock().unwrap_or_else(PoisonError::into_inner));
+        let kept = std::mem::take(&mut *self.0.kept.lock());
         kept.into_iter().map(|request| request.reply(Ok(()))).count()
     }
 
     fn wait(&self, _longest: Duration) {
         let is_first = !self.0.has_waited.swap(true, Ordering::Relaxed);
-        if is_first && self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)[0].service() == IN_WAIT {
+        if is_first && self.0.kept.lock()[0].service() == IN_WAIT {
             self.fork();
         }
     }
@@ -130,7 +131,7 @@ fn a_child_forked_while_its_client_waits_gets_an_error() {
             let (interface, server) = (interface(), ServerHandle::new(forking.clone()));
             let request = interface.request(&server, service);
             let replied = if is_sent { request.send() } else { request.submit().and_then(Pending::sync) };
-            let child = *forking.0.child.lock().unwrap_or_else(PoisonError::into_inner);
+            let child = *forking.0.child.lock();
             let Some(child) = child else {
                 let is_refused = matches!(replied, Err(failed) if failed.error == Error::Inherited);
                 std::process::exit(if is_refused { 0 } else { 1 });
@@ -151,7 +152,7 @@ fn a_child_that_returns_from_its_servers_code_ends() {
     let forking = Forking::default();
     let fixture = Fixture::serve(forking.clone());
     fixture.interface.request(&fixture.server, ServiceId(0)).send().expect("the parent's reply");
-    let child = forking.0.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a child");
+    let child = forking.0.lock().take().expect("a child");
     let deadline = Instant::now() + PATIENCE;
     let ended = || waitpid(Some(child), WaitOptions::NOHANG).expect("a child").is_some();
     while !ended() {

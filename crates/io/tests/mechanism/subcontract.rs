@@ -5,7 +5,7 @@
 
 mod supplied;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
@@ -17,6 +17,7 @@ use genie_io::{
 use genie_memory::Data;
 use genie_passing::model::Allocation;
 use genie_passing::{Overlays, Reason, Receipt, Scheme};
+use genie_sys::lock::Mutex;
 
 use super::{Fixture, LEN};
 use crate::on_each_kind;
@@ -91,7 +92,7 @@ fn fill(
     let fragment = request.fragment(0, part)?;
     let asked = interface.request(to, SOURCE).input(In::fragment(fragment)).argument(&[byte]).send();
     let reply = asked.map_err(|failed| ServerError::new(failed.to_string()))?;
-    receipts.lock().expect("no panic").push(reply.buffers[0].elements[0].receipt);
+    receipts.lock().push(reply.buffers[0].elements[0].receipt);
     Ok(())
 }
 
@@ -236,7 +237,7 @@ fn a_contractor_that_looks_sees_the_subcontractors_buffer(fixture: &Fixture) {
         let asked = interface.request(&to, HOLD).input(In::fragment(fragment)).send();
         request.set_actual(0, asked.map_err(|failed: Failed| failed.error)?.actual())?;
         let seen = request.ready(0)?;
-        *look.lock().expect("no panic") = frames_of(&seen, granule);
+        *look.lock() = frames_of(&seen, granule);
         seen.part(0..1).fill(b'!');
         Ok(())
     }));
@@ -252,7 +253,7 @@ fn a_contractor_that_looks_sees_the_subcontractors_buffer(fixture: &Fixture) {
         fixture.holder.deliver(arrived, &data);
         (asking.join().expect("no panic").expect("a reply"), overlay)
     });
-    assert_eq!(looked.lock().expect("no panic").as_ref(), Some(&overlay), "the contractor saw it");
+    assert_eq!(looked.lock().as_ref(), Some(&overlay), "the contractor saw it");
     assert_eq!(fixture.frames(&buffer), overlay, "and the client has it");
     assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, fixture.granules()));
     assert_eq!(buffer[0], b'!', "with what the contractor has changed");
@@ -288,7 +289,7 @@ fn a_buffer_that_is_worked_on_once_more_is_copied(fixture: &Fixture) {
         same(&reply.take_buffer().expect("the buffer")[..len], &expected, scheme);
         assert!(reply.receipt().copied >= len, "{scheme}: what was in the first overlay buffer");
     }
-    let receipts = std::mem::take(&mut *receipts.lock().expect("no panic"));
+    let receipts = std::mem::take(&mut *receipts.lock());
     let copied: Vec<_> = receipts.iter().map(|receipt| (receipt.copied, receipt.reason)).collect();
     let once =
         [(0, None), (10, Some(Reason::Overlaid)), (len, Some(Reason::Overlaid)), (5, Some(Reason::Overlaid))];
@@ -314,7 +315,7 @@ fn a_part_is_copied_and_says_so(fixture: &Fixture) {
     request.and_input(In::emulated_copy(&mut second[..len / 2])).send().expect("a reply");
     assert!(first[..len / 2].iter().all(|byte| *byte == 1));
     assert!(second[..7].iter().all(|byte| *byte == 1) && second[7..len / 2].iter().all(|byte| *byte == 2));
-    let receipts = std::mem::take(&mut *receipts.lock().expect("no panic"));
+    let receipts = std::mem::take(&mut *receipts.lock());
     let copied: Vec<_> = receipts.iter().map(|receipt| (receipt.copied, receipt.reason)).collect();
     let half = len / 2;
     assert_eq!(copied, [(half + 7, Some(Reason::Overlaid)), (half - 7, Some(Reason::Overlaid))]);
@@ -346,7 +347,7 @@ fn a_client_elsewhere_is_copied_for_and_the_receipt_says_so(fixture: &Fixture) {
     let reply = request.send().expect("a reply");
     assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, len / fixture.granule()));
     assert!(buffer[..len].iter().all(|byte| *byte == 5));
-    let receipts = receipts.lock().expect("no panic");
+    let receipts = receipts.lock();
     assert_eq!((receipts[0].copied, receipts[0].reason), (len, Some(Reason::Overlaid)));
 }
 

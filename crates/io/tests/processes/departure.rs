@@ -2,7 +2,7 @@
 //!
 //! Source: thesis §3.1.2 (eviction on exit).
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
@@ -10,6 +10,8 @@ use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory::Memory;
 use genie_io::{Completions, Error, In, Incoming, Limits, Out, RequestId, Server, Service};
 use genie_memory::{GranuleKind, Mapping};
+use genie_sys::Condvar;
+use genie_sys::lock::Mutex;
 
 use super::{Fixture, eventually};
 use crate::on_both_granules;
@@ -165,17 +167,16 @@ impl Server for SlowFace {
     }
 
     fn request(&self, incoming: Incoming) {
-        let aborts = self.0.aborts.lock().expect("no panic before");
-        let patience = Duration::from_secs(10);
-        let waited = self.0.aborted.wait_timeout_while(aborts, patience, |aborts| *aborts == 0);
-        drop(waited.expect("no panic before"));
-        *self.0.kept.lock().expect("no panic before") = Some(incoming);
+        let aborts = self.0.aborts.lock();
+        let end = Instant::now() + Duration::from_secs(10);
+        drop(self.0.aborted.wait_until(aborts, Some(end), |aborts| *aborts > 0));
+        *self.0.kept.lock() = Some(incoming);
     }
 
     fn abort(&self, _request: RequestId) {
-        let kept = self.0.kept.lock().expect("no panic before").take();
+        let kept = self.0.kept.lock().take();
         drop(kept);
-        *self.0.aborts.lock().expect("no panic before") += 1;
+        *self.0.aborts.lock() += 1;
         self.0.aborted.notify_all();
     }
 }
@@ -195,8 +196,8 @@ fn a_request_is_evicted_that_the_server_was_just_about_to_keep() {
         running.status().clients.iter().any(|client| client.pending.pending_requests == 1)
     });
     client.kill();
-    eventually("the server was not asked twice", || *slow.aborts.lock().expect("no panic before") >= 2);
-    assert!(slow.kept.lock().expect("no panic before").is_none(), "the request is let go");
+    eventually("the server was not asked twice", || *slow.aborts.lock() >= 2);
+    assert!(slow.kept.lock().is_none(), "the request is let go");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Clients and servers in several threads.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use genie_io::{
     Error, In, Incoming, Limits, Out, Pending, RequestId, Server, ServerHandle, Service, ServiceId,
 };
 use genie_passing::Scheme;
+use genie_sys::lock::Mutex;
 
 use super::{client, submit};
 use crate::support::bytes::{pattern, same};
@@ -49,7 +50,7 @@ impl Server for Echo {
     }
 
     fn request(&self, request: Incoming) {
-        self.0.lock().expect("no panic before").send(request).expect("a thread that serves");
+        self.0.lock().send(request).expect("a thread that serves");
     }
 
     fn abort(&self, _request: RequestId) {}

@@ -1,11 +1,12 @@
 //! Timeouts of synchronous and asynchronous requests.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use genie_io::{
     Error, In, Incoming, Limits, Out, Pending, RequestId, Server, ServerHandle, Service, ServiceId,
 };
+use genie_sys::lock::Mutex;
 
 use super::{client, finish, submit};
 use crate::support::holder::HOLD;
@@ -225,7 +226,7 @@ impl Server for Mortal {
     }
 
     fn request(&self, request: Incoming) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        self.kept.lock().push(request);
     }
 
     fn abort(&self, _request: RequestId) {}
@@ -244,7 +245,7 @@ fn a_request_that_is_over_leaves_the_timer_at_once() {
         request.out(Out::copy(b"quick")).submit().expect("a request")
     };
     let reply = || {
-        let replied: Vec<Incoming> = std::mem::take(&mut *kept.lock().expect("no panic before"));
+        let replied: Vec<Incoming> = std::mem::take(&mut *kept.lock());
         replied.into_iter().for_each(|request| request.reply(Ok(())));
     };
     let awaited = submit();
@@ -253,7 +254,7 @@ fn a_request_that_is_over_leaves_the_timer_at_once() {
     let given_up = submit();
     assert_eq!(given_up.abort().expect_err("given up").error, Error::Aborted);
     let anticipated = submit();
-    let last = kept.lock().expect("no panic before").pop().expect("a request");
+    let last = kept.lock().pop().expect("a request");
     let continued = last.anticipate().expect("nothing is awaited");
     assert!(anticipated.sync().expect("a reply").anticipated);
     drop(continued);

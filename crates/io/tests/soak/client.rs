@@ -1,7 +1,6 @@
 //! Clients: they use every server, by every way and scheme, from several threads, and check their own accounts in between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use genie_io::channel::directory::Directory;
 use genie_io::{Error, Interface, Limits, Pending, ServerHandle};
 use genie_memory::{Buffer, Config, Error as Memory, Faults, Granularity, GranuleKind, Migrant, Space};
 use genie_passing::{Costs, Error as Passed, Passing, Thresholds};
+use genie_sys::lock::Mutex;
 use genie_sys::poll::readable;
 
 use crate::cast::{ConductorLink, Cue, Kind, Word};
@@ -147,12 +147,12 @@ impl Client {
     }
 
     pub(crate) fn count(&self, what: &str) {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner).count(what);
+        self.tally.lock().count(what);
     }
 
     /// Waits for a reply as an event loop does, if there is one and no other thread runs it.
     pub(crate) fn watch(&self, pending: &Pending<'_>) {
-        let Some(Ok(_runs)) = self.watch.as_ref().map(Mutex::try_lock) else { return };
+        let Some(_runs) = self.watch.as_ref().and_then(Mutex::try_lock) else { return };
         let descriptor = self.interface.descriptor().expect("a descriptor");
         let mut context = Context::from_waker(Waker::noop());
         loop {
@@ -201,7 +201,7 @@ impl Client {
 
     /// What has happened since this was called last.
     pub(crate) fn tally(&self) -> Tally {
-        std::mem::take(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.tally.lock())
     }
 
     /// Lets all servers go, and makes sure that no memory is held.

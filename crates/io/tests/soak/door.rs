@@ -1,12 +1,13 @@
 //! Doors: the way of a client, or a relay, to a server that may be killed and replaced at any time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::ConnectOptions;
 use genie_io::channel::directory::Directory;
 use genie_io::{Error, Interface, ServerHandle};
+use genie_sys::lock::Mutex;
 
 use crate::traces::is_dead;
 
@@ -67,7 +68,7 @@ impl Door {
         directory: &Directory,
         refused: impl Fn(&Error) -> bool,
     ) -> Option<Visit> {
-        let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut visit = self.visit.lock();
         let deadline = Instant::now() + PATIENCE;
         while visit.is_none() {
             let pid = self.pid(directory).filter(|pid| !is_dead(*pid))?;
@@ -86,7 +87,7 @@ impl Door {
 
     /// Lets the connection go, if it is to this process.
     pub(crate) fn leave(&self, pid: u32) {
-        let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut visit = self.visit.lock();
         let left = visit.take_if(|visit| visit.pid == pid);
         drop(visit);
         drop(left);
@@ -95,7 +96,7 @@ impl Door {
     /// Lets the connection go, whatever process it is to.
     pub(crate) fn close(&self) {
         if !self.is_within {
-            *self.visit.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.visit.lock() = None;
         }
     }
 

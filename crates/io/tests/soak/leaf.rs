@@ -1,8 +1,8 @@
 //! Leaves: servers that verify the data that they read and make the data that they write, in every manner.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use genie_io::{
 };
 use genie_memory::{Config, Data, Faults, Granularity, GranuleKind, Mapping, Space};
 use genie_passing::Overlays;
+use genie_sys::lock::Mutex;
 use genie_sys::poll::readable;
 
 use crate::cast::{ConductorLink, Cue, Word};
@@ -75,7 +76,7 @@ impl Server for Face {
     fn request(&self, incoming: Incoming) {
         let order = Order::decode(incoming.argument());
         let leaf = Arc::clone(&self.0);
-        leaf.clients.lock().unwrap_or_else(PoisonError::into_inner).meet(incoming.client().id);
+        leaf.clients.lock().meet(incoming.client().id);
         match order.manner {
             Manner::Now => leaf.serve(incoming, &order),
             Manner::Later | Manner::Overlay => after(&order, move || leaf.serve(incoming, &order)),
@@ -93,14 +94,14 @@ impl Server for Face {
     }
 
     fn departed(&self, client: ClientId) {
-        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).depart(client);
+        self.0.clients.lock().depart(client);
         if client.number().is_multiple_of(3) {
             panic_as_ordered();
         }
     }
 
     fn abort(&self, request: RequestId) {
-        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&request);
+        let kept = self.0.kept.lock().remove(&request);
         let Some((incoming, manner)) = kept else { return };
         drop(incoming);
         if manner == Manner::KeepAndPanic {
@@ -118,19 +119,19 @@ impl Leaf {
 
     fn keep(&self, incoming: Incoming, manner: Manner) {
         let id = incoming.id();
-        let other = self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (incoming, manner));
+        let other = self.kept.lock().insert(id, (incoming, manner));
         assert!(other.is_none(), "two requests have the name {id:?}");
     }
 
     /// The clients of which it has not heard that they have left, if there are any.
     fn present(&self) -> Option<String> {
-        let present = &self.clients.lock().unwrap_or_else(PoisonError::into_inner).present;
+        let present = &self.clients.lock().present;
         (!present.is_empty()).then(|| format!("{present:?}"))
     }
 
     /// How many requests it keeps.
     pub(crate) fn kept(&self) -> usize {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.kept.lock().len()
     }
 
     fn serve(&self, mut incoming: Incoming, order: &Order) {

@@ -5,7 +5,7 @@
 //! holder's handle in order to make a request.
 //! Limits: requests to the holder must be made by one thread, each as soon as it has the handle.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use genie_io::channel::ConnectOptions;
@@ -13,6 +13,7 @@ use genie_io::servers::memory::{Memory, NULL};
 use genie_io::{Interface, Limits, ServerHandle};
 use genie_memory::GranuleKind;
 use genie_passing::Thresholds;
+use genie_sys::lock::Mutex;
 
 use super::holder::{Answer, Command, Control, Holder, Name, PASS};
 use super::machine::skip;
@@ -144,7 +145,7 @@ impl Remote {
         match request {
             Name::Arrival(number) => number,
             Name::Client(id) => {
-                let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+                let made = self.made.lock();
                 let number = id.number();
                 made.iter().rposition(|made| *made == number).expect("a request to the holder")
             }
@@ -169,14 +170,14 @@ impl Control for Remote {
     fn expect(&self) {
         // A request takes the number after that of one made now.
         let counted = self.interface.request(&self.counter, NULL).submit().expect("a request").id();
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         // If the last request expected was never made, its number is this one's.
         made.retain(|made| *made != counted.number());
         made.push(counted.number() + 1);
     }
 
     fn held(&self) -> Vec<Name> {
-        let expected = self.made.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let expected = self.made.lock().len();
         self.arrivals(Ask::Held { expected })
     }
 

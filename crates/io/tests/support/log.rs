@@ -3,7 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::Mutex;
+
+use genie_sys::lock::Mutex;
 
 /// One server's way to write the log: its own name, a line at a time.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ impl Log {
 
     fn note(&self, event: &str) {
         let line = format!("{} {event}\n", self.label);
-        self.file.lock().expect("no panic before").write_all(line.as_bytes()).expect("room for the log");
+        self.file.lock().write_all(line.as_bytes()).expect("room for the log");
     }
 }
 

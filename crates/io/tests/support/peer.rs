@@ -12,11 +12,12 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Program, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
+use genie_sys::lock::Mutex;
 use genie_sys::process::Pid;
 use rustix::process::{Signal, kill_process};
 
@@ -98,7 +99,7 @@ impl Peer {
 
     /// Its number.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
+        self.child.lock().id()
     }
 
     /// Stops it, and waits until each of its threads has stopped.
@@ -124,12 +125,12 @@ impl Peer {
     /// Kills it, and waits until it is gone.
     pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);
-        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut child = self.child.lock();
         child.wait().expect("a child that was not waited for");
     }
 
     fn signal(&self, signal: Signal) {
-        let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = self.child.lock();
         let pid = Pid::from_raw(child.id() as i32).expect("a child's number");
         kill_process(pid, signal).expect("a child that is there");
     }
@@ -137,7 +138,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let child = self.child.get_mut();
         // It may have been killed and waited for before.
         let _ = child.kill();
         let _ = child.wait();
@@ -148,7 +149,7 @@ impl Drop for Peer {
 impl Link {
     /// Asks, and waits for what the peer tells.
     pub(crate) fn ask(&self, ask: Ask) -> Told {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = self.stream.lock();
         message::send(&mut *stream, ask).expect("a peer that listens");
         message::receive(&mut *stream).expect("a peer that answers").expect("a peer that is there")
     }

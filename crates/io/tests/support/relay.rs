@@ -6,14 +6,16 @@
 //! asked to let it go, as servers may.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use genie_io::{
     Failed, In, Incoming, Interface, Out, Pending, Reply, RequestId, Server, ServerError, ServerHandle,
     Service,
 };
 use genie_memory::Direction;
+use genie_sys::Condvar;
+use genie_sys::lock::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::log::Log;
@@ -91,7 +93,7 @@ impl Server for Relay {
 
     fn abort(&self, request: RequestId) {
         self.log.iter().for_each(Log::note_abort);
-        self.aborted.requests.lock().unwrap_or_else(PoisonError::into_inner).insert(request);
+        self.aborted.requests.lock().insert(request);
         self.aborted.changed.notify_all();
     }
 }
@@ -100,10 +102,9 @@ impl Aborted {
     /// Waits until a request is to be let go; not for ever, since it may have failed of its own accord. Returns whether it
     /// is.
     fn wait_for(&self, request: RequestId) -> bool {
-        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_kept = |requests: &mut HashSet<RequestId>| !requests.contains(&request);
-        let waited = self.changed.wait_timeout_while(requests, Duration::from_secs(5), is_kept);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        let requests = self.requests.lock();
+        let end = Instant::now() + Duration::from_secs(5);
+        self.changed.wait_until(requests, Some(end), |requests| requests.contains(&request)).1
     }
 }
 

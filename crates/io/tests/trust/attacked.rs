@@ -1,10 +1,11 @@
 //! The server that hostile clients attack: it does what the memory server does, and keeps requests if asked to.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use genie_io::servers::memory::Memory;
 use genie_io::{Fragment, Incoming, RequestId, Server, Service, ServiceId};
+use genie_sys::lock::{Mutex, MutexGuard};
 
 /// Keeps the request until the test lets it go, or it is aborted.
 pub(crate) const KEEP: ServiceId = ServiceId(7);
@@ -35,7 +36,7 @@ impl Default for AttackedServer {
 
 impl AttackedServer {
     fn kept(&self) -> MutexGuard<'_, Vec<(Incoming, Option<Fragment>)>> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.kept.lock()
     }
 
     pub(crate) fn kept_count(&self) -> usize {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
@@ -11,6 +10,7 @@ use genie_io::servers::memory::{FETCH, STORE};
 use genie_io::{In, Interface, Limits, Out, ServerHandle};
 use genie_memory::{Config, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
+use genie_sys::lock::{Mutex, MutexGuard};
 
 use crate::attacked::AttackedServer;
 use crate::attacker::Attacker;
@@ -54,7 +54,7 @@ impl Scene {
     }
 
     pub(crate) fn open_with(options: ServeOptions) -> Self {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = TURN.lock();
         let scratch = tempfile::tempdir().expect("a directory");
         let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
         let pool = options.hard_pool.min(2 << 20);

@@ -1,11 +1,12 @@
 //! Complaints: a server answers an abort with an error of its own. The client is still told that the request was aborted,
 //! for the client's own reason.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use genie_io::{Error, Failed, Incoming, Limits, Out, RequestId, Server, ServerError, ServerHandle, Service};
 use genie_memory::GranuleKind;
+use genie_sys::lock::Mutex;
 
 use super::fixture::{ASK, FOR_EVER, Fixture, SERVICES, assert_idle, interface, interface_with};
 
@@ -25,11 +26,11 @@ impl Server for Complaining {
     }
 
     fn request(&self, request: Incoming) {
-        self.0.lock().unwrap().push(request);
+        self.0.lock().push(request);
     }
 
     fn abort(&self, request: RequestId) {
-        let mut kept = self.0.lock().unwrap();
+        let mut kept = self.0.lock();
         let Some(at) = kept.iter().position(|kept| kept.id() == request) else { return };
         kept.remove(at).reply(Err(ServerError::new("I was not done")));
     }
@@ -67,7 +68,7 @@ fn an_error_without_an_abort_is_the_servers() {
         let start = Instant::now();
         let kept = loop {
             assert!(start.elapsed() < FOR_EVER, "no request has come");
-            match server.0.lock().unwrap().pop() {
+            match server.0.lock().pop() {
                 Some(kept) => break kept,
                 None => std::thread::yield_now(),
             }

@@ -1,14 +1,15 @@
 //! Crowds: many clients of one server, many servers of one client, many threads of each.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use genie_io::channel::ServeOptions;
 use genie_io::{Incoming, Interface, RequestId, Server, ServerHandle, Service};
 use genie_memory::Mapping;
+use genie_sys::lock::Mutex;
 
 use super::fixture::{
     ASK, FOR_EVER, Fixture, SERVICES, assert_idle, await_clients, interface, memory, options, store_and_fetch,
@@ -138,7 +139,7 @@ impl Server for Hanging {
     fn request(&self, request: Incoming) {
         let (asked, lock) = &*self.0;
         if asked.fetch_add(1, Ordering::SeqCst) == 0 {
-            drop(lock.lock().unwrap());
+            drop(lock.lock());
         }
         request.reply(Ok(()));
     }
@@ -152,7 +153,7 @@ impl Server for Hanging {
 fn clients_of_a_thread_that_hangs_are_served_by_others() {
     for stays in [false, true] {
         let (fixture, server) = (Fixture::new(), Hanging::default());
-        let hung = server.0.1.lock().unwrap();
+        let hung = server.0.1.lock();
         let serving = fixture.bind("hanging", server.clone(), ServeOptions { threads: 2, ..options() });
         let running = serving.start().unwrap();
         let client = || {
@@ -197,7 +198,7 @@ impl Server for Counting {
     }
 
     fn request(&self, request: Incoming) {
-        *self.0.lock().unwrap().entry(std::thread::current().id()).or_default() += 1;
+        *self.0.lock().entry(std::thread::current().id()).or_default() += 1;
         request.reply(Ok(()));
     }
 
@@ -222,7 +223,7 @@ fn clients_are_spread_over_threads_that_wait_for_them() {
         for (interface, handle) in &clients {
             interface.request(handle, ASK).timeout(FOR_EVER).send().expect("a reply");
         }
-        let counts: Vec<u32> = server.0.lock().unwrap().values().copied().collect();
+        let counts: Vec<u32> = server.0.lock().values().copied().collect();
         assert_eq!(counts.iter().sum::<u32>(), 12);
         // On a busy machine a thread may be so late that some of its clients are given to the other one.
         assert!(counts.len() == 2 && counts.iter().all(|count| *count >= 3), "{counts:?} clients");

@@ -1,7 +1,7 @@
 //! What the tests of waiting need: a directory for servers, interfaces, a server that keeps its requests, and a server that
 //! replies after a moment.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
@@ -10,6 +10,8 @@ use genie_io::servers::memory::{FETCH, Memory, STORE};
 use genie_io::{In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId};
 use genie_memory::{Config, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
+use genie_sys::Condvar;
+use genie_sys::lock::{Mutex, MutexGuard};
 
 /// No wait of these tests takes this long, unless it never ends.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(60);
@@ -163,7 +165,7 @@ impl Server for Slow {
     }
 
     fn request(&self, request: Incoming) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pause(15);
+        self.0.lock().pause(15);
         request.reply(Ok(()));
     }
 
@@ -178,7 +180,7 @@ pub(crate) struct Keeper(Arc<(Mutex<Vec<Incoming>>, Condvar)>);
 
 impl Keeper {
     pub(crate) fn kept(&self) -> MutexGuard<'_, Vec<Incoming>> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock()
     }
 
     /// How many it has.
@@ -188,9 +190,9 @@ impl Keeper {
 
     /// Waits until it has so many.
     pub(crate) fn wait_for(&self, count: usize) {
-        let waited = self.0.1.wait_timeout_while(self.kept(), FOR_EVER, |kept| kept.len() < count);
-        let (kept, time) = waited.unwrap_or_else(PoisonError::into_inner);
-        assert!(!time.timed_out(), "{} of {count} requests have come", kept.len());
+        let end = Instant::now() + FOR_EVER;
+        let (kept, have_come) = self.0.1.wait_until(self.kept(), Some(end), |kept| kept.len() >= count);
+        assert!(have_come, "{} of {count} requests have come", kept.len());
     }
 
     /// The names of the requests that it has, in the order in which they came.

@@ -1,11 +1,12 @@
 //! Late: servers that forward parts of a request after they have been asked to let it go. Nothing would abort the requests
 //! that they make then, so those are refused.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use genie_io::{Error, Incoming, Interface, Limits, Out, Pending, RequestId, Server, ServerHandle, Service};
+use genie_sys::lock::Mutex;
 
 use super::fixture::{ASK, FOR_EVER, Fixture, Keeper, assert_idle, interface, interface_with};
 
@@ -61,7 +62,7 @@ impl Server for Threaded {
         let late = Arc::clone(&self.0);
         late.tell(Event::HasRequest);
         std::thread::spawn(move || {
-            let asked = late.was_asked.lock().expect("one request at a time").recv_timeout(FOR_EVER);
+            let asked = late.was_asked.lock().recv_timeout(FOR_EVER);
             asked.expect("the request is aborted");
             late.forward(request);
         });

@@ -1,11 +1,12 @@
 //! Event loops that wait by an interface's descriptor for servers in this process.
 
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use genie_io::{Error, Interface, Limits, Out, ServerHandle};
+use genie_sys::lock::Mutex;
 use genie_sys::poll::{Poller, readable};
 
 use super::fixture::{ASK, Deaf, FOR_EVER, Finally, Fixture, Keeper, assert_idle, interface, interface_with};

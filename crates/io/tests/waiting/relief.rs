@@ -1,6 +1,6 @@
 //! Requests that take long: how many are served at a time, in which order, and who waits for whom.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use genie_io::channel::{Running, ServeOptions};
@@ -8,6 +8,8 @@ use genie_io::{
     ClientId, Error, Failed, Incoming, Interface, Pending, PerClient, Reply, RequestId, Server, ServerHandle,
     Service,
 };
+use genie_sys::Condvar;
+use genie_sys::lock::{Mutex, MutexGuard};
 
 use super::fixture::{ASK, FOR_EVER, Finally, Fixture, SERVICES, await_clients, interface, options};
 
@@ -35,7 +37,7 @@ struct State {
 
 impl Long {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock()
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -50,10 +52,9 @@ impl Long {
     /// Waits until all of these have happened.
     #[track_caller]
     fn await_all(&self, events: &[Event]) {
-        let have = |state: &mut State| !events.iter().all(|event| state.events.contains(event));
-        let (state, waited) =
-            self.0.1.wait_timeout_while(self.state(), FOR_EVER, have).unwrap_or_else(PoisonError::into_inner);
-        assert!(!waited.timed_out(), "{events:?} were to come; there are {:?}", state.events);
+        let have = |state: &State| events.iter().all(|event| state.events.contains(event));
+        let (state, have_come) = self.0.1.wait_until(self.state(), Some(Instant::now() + FOR_EVER), have);
+        assert!(have_come, "{events:?} were to come; there are {:?}", state.events);
     }
 
     fn events(&self) -> Vec<Event> {
@@ -78,8 +79,7 @@ impl Server for Long {
         });
         let mut state = self.state();
         while number > 0 && !state.all_free && !state.free.contains(&number) && !request.is_aborted() {
-            let waited = self.0.1.wait_timeout(state, Duration::from_millis(1));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.0.1.wait(state, Some(Instant::now() + Duration::from_millis(1)));
         }
         drop(state);
         self.change(|state| state.events.push(Event::Returned(number)));
@@ -267,7 +267,7 @@ impl Server for Own {
 
     fn request(&self, mut request: Incoming) {
         let asked = {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = self.asked.lock();
             *asked += 1;
             *asked
         };
@@ -280,7 +280,7 @@ impl Server for Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        self.gone.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
+        self.gone.lock().push(self.number);
     }
 }
 
@@ -308,7 +308,7 @@ fn each_client_has_a_server_of_its_own_until_it_leaves() {
     drop(first);
     await_clients(&running, 1);
     let begun = Instant::now();
-    while *gone.lock().unwrap() != [1] {
+    while *gone.lock() != [1] {
         assert!(begun.elapsed() < FOR_EVER, "the first client's server is still there");
         std::thread::yield_now();
     }
@@ -381,12 +381,12 @@ fn a_clients_server_that_aborts_slowly_keeps_no_other_client_waiting() {
         fn request(&self, request: Incoming) {
             match request.argument() {
                 [] => request.reply(Ok(())),
-                _ => self.1.lock().unwrap().push(request),
+                _ => self.1.lock().push(request),
             }
         }
         fn abort(&self, _: RequestId) {
-            self.0.lock().unwrap().recv().expect("the test lets it go");
-            self.1.lock().unwrap().clear();
+            self.0.lock().recv().expect("the test lets it go");
+            self.1.lock().clear();
         }
     }
     let (let_go, gates) = std::sync::mpsc::channel();
@@ -394,7 +394,7 @@ fn a_clients_server_that_aborts_slowly_keeps_no_other_client_waiting() {
     let made = Arc::clone(&senders);
     let server = ServerHandle::new(PerClient::new(move |_: &genie_io::Client| {
         let (sender, receiver) = std::sync::mpsc::channel();
-        made.lock().unwrap().push(sender);
+        made.lock().push(sender);
         Slow(Mutex::new(receiver), Mutex::default())
     }));
     let first = interface();
@@ -414,7 +414,7 @@ fn a_clients_server_that_aborts_slowly_keeps_no_other_client_waiting() {
             second.request(&server, ASK).send().expect("a reply");
             second.request(&server, ASK).send().expect("a reply");
         }
-        for sender in senders.lock().unwrap().iter() {
+        for sender in senders.lock().iter() {
             // Only one client's server waits for it.
             let _ = sender.send(());
         }

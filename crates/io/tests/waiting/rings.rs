@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use genie_io::{
     Completer, Completions, Incoming, Interface, Pending, RequestId, Server, ServerHandle, Service,
 };
 use genie_sys::event::Event;
+use genie_sys::lock::{Mutex, MutexGuard};
 use genie_sys::poll::readable;
 
 use super::fixture::{ASK, FOR_EVER, SERVICES};
@@ -52,7 +53,7 @@ pub(crate) struct Inner {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl Ring {

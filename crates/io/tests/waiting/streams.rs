@@ -1,6 +1,5 @@
 //! Streams: parts that come in their order, streams that end early on either side.
 
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use genie_io::servers::memory::NULL;
 use genie_io::{
     ClientId, Error, Incoming, Limits, Out, Parts, RequestId, Server, Service, ServiceId, Stream, Streams,
 };
+use genie_sys::lock::Mutex;
 
 use super::fixture::{FOR_EVER, Fixture, assert_idle, interface, interface_with, memory, options};
 
@@ -39,11 +39,11 @@ impl Server for Streaming {
 
     fn request(&self, request: Incoming) {
         if let (Some(gate), true) = (&self.gate, request.argument().ends_with(b"slow")) {
-            gate.lock().unwrap().recv().expect("the test opens the gate");
+            gate.lock().recv().expect("the test opens the gate");
         }
         if let Some(opened) = self.streams.take(request) {
             // A test that is over wants none.
-            let _ = self.opened.lock().unwrap().send(opened);
+            let _ = self.opened.lock().send(opened);
         }
     }
 

@@ -4,9 +4,10 @@
 //! Invariants: no allocation, no lock, no panic; when the interrupted code goes on, errno is as it was before.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use super::{Loss, break_guard_of};
+use crate::lock::Mutex;
 use crate::{Error, GranuleKind, Result};
 
 /// What SIGBUS did before.
@@ -18,7 +19,7 @@ type OldHandler = extern "C" fn(c_int);
 /// Installs the handler, once.
 pub(super) fn install() -> Result<()> {
     static IS_INSTALLED: Mutex<bool> = Mutex::new(false);
-    let mut is_installed = IS_INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut is_installed = IS_INSTALLED.lock();
     if *is_installed {
         return Ok(());
     }

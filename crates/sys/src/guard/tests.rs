@@ -1,7 +1,6 @@
-use std::sync::Mutex;
-
 use super::*;
 use crate::child::{ExitOutcome, fork_child};
+use crate::lock::Mutex;
 use crate::{Access, Arena, GranuleKind, Object, inspect};
 
 const MIB: usize = 1 << 20;
@@ -9,8 +8,8 @@ const MIB: usize = 1 << 20;
 /// Guards are few: a test that uses them all must not run beside another test.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn turn() -> std::sync::MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn turn() -> crate::lock::MutexGuard<'static, ()> {
+    TURN.lock()
 }
 
 fn byte(arena: &Arena, offset: usize) -> u8 {

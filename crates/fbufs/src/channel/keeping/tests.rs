@@ -76,7 +76,7 @@ fn a_part_is_read_or_not_and_the_rest_is_the_writers_to_take_back() {
     assert_eq!(ensure_bytes(&reader.read(100).unwrap().unwrap(), 0), 100);
     assert_eq!(ensure_bytes(&reader.read(1000).unwrap().unwrap(), 100), 1100);
     assert_eq!(reader.pool().held(), 0, "the rest is not the reader's");
-    assert_eq!(writer.unread(&lock(&writer.sender)), 300_000 - 1000);
+    assert_eq!(writer.unread(&writer.sender.lock()), 300_000 - 1000);
     // No memory for a part: nothing is read.
     let all: Vec<_> = std::iter::from_fn(|| reader.pool().allocate(4096).ok()).collect();
     assert!(matches!(reader.read(1000), Err(Error::Exhausted { .. })));

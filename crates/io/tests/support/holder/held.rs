@@ -1,14 +1,16 @@
 //! The holder's own side: the requests that it keeps, and what it does with them when told to.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use genie_io::{
     Anticipated, Error, Incoming, InputPin, OutputPin, RequestId, Server, ServerError, Service, ServiceId,
 };
 use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Outboard, Overlay, Overlays, Preferred};
+use genie_sys::Condvar;
+use genie_sys::lock::{Mutex, MutexGuard};
 
 use super::{Answer, Command, Control, Name, PASS};
 use crate::support::log::Log;
@@ -77,7 +79,7 @@ impl Server for HoldingServer {
     }
 
     fn abort(&self, request: RequestId) {
-        let mut aborts = self.0.aborts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut aborts = self.0.aborts.lock();
         aborts.asked.push(request);
         let obliging = aborts.obliging;
         drop(aborts);
@@ -103,7 +105,7 @@ impl Control for Held {
     }
 
     fn set_obliging(&self, obliging: bool) {
-        self.aborts.lock().unwrap_or_else(PoisonError::into_inner).obliging = obliging;
+        self.aborts.lock().obliging = obliging;
     }
 
     fn command(&self, request: Name, command: Command) -> Answer {
@@ -124,10 +126,9 @@ impl Held {
 
     /// The request that arrived as number `number`, as soon as it does; none, when it does not for long.
     pub(crate) fn arrival(&self, number: usize) -> Option<RequestId> {
-        let patience = Duration::from_secs(60);
-        let is_missing = |arrivals: &mut Vec<RequestId>| arrivals.len() <= number;
-        let waited = self.arrived.wait_timeout_while(self.arrivals(), patience, is_missing);
-        waited.unwrap_or_else(PoisonError::into_inner).0.get(number).copied()
+        let end = Instant::now() + Duration::from_secs(60);
+        let waited = self.arrived.wait_until(self.arrivals(), Some(end), |arrivals| arrivals.len() > number);
+        waited.0.get(number).copied()
     }
 
     /// Which of the requests that arrived are held, once `expected` have arrived.
@@ -148,7 +149,7 @@ impl Held {
     }
 
     fn all_aborted(&self) -> Vec<RequestId> {
-        self.aborts.lock().unwrap_or_else(PoisonError::into_inner).asked.clone()
+        self.aborts.lock().asked.clone()
     }
 
     fn obey(&self, request: RequestId, command: Command) -> Answer {
@@ -180,7 +181,7 @@ impl Held {
                 kept.output(buffer).map(|data| Answer::Places(data.places().collect()))
             }
             Command::Pin { buffer } => kept.pin(buffer).map(|pin| {
-                self.pins.lock().unwrap_or_else(PoisonError::into_inner).insert(request, pin);
+                self.pins.lock().insert(request, pin);
                 Answer::Done
             }),
             other => kept.change(self.overlays.as_ref(), other),
@@ -191,7 +192,7 @@ impl Held {
 
     /// Does what concerns pins alone; returns other commands.
     fn obey_pinned(&self, request: RequestId, command: Command) -> Result<Answer, Command> {
-        let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pins = self.pins.lock();
         let elsewhere = |pin: &Pinned, act: &(dyn Fn(&Pinned) -> Answer + Sync)| {
             std::thread::scope(|scope| scope.spawn(|| act(pin)).join()).expect("no panic")
         };
@@ -218,11 +219,11 @@ impl Held {
     }
 
     fn requests(&self) -> MutexGuard<'_, BTreeMap<RequestId, Kept>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.requests.lock()
     }
 
     fn arrivals(&self) -> MutexGuard<'_, Vec<RequestId>> {
-        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+        self.arrivals.lock()
     }
 }
 

@@ -1,0 +1,95 @@
+//! Locks that ignore poison.
+//!
+//! Why: to stop at poison would make one thread's panic every thread's. Panics here come from code of the program's, a server's say,
+//! which no lock of Genie's is held over while what it guards is half changed; so that poison would tell the next thread nothing.
+//! How: the standard library's locks: one word each, known to no table of the process's, so that a child made by fork inherits
+//! nothing but that word.
+
+use std::sync::{PoisonError, TryLockError};
+
+use super::raw;
+pub use super::raw::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+/// [`std::sync::Mutex`] without poison.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(raw::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// An unlocked lock.
+    pub const fn new(value: T) -> Self {
+        Self(raw::Mutex::new(value))
+    }
+
+    /// Locks, as soon as no other thread has the lock.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks, unless a thread has the lock.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// What the lock guards; nobody else has the lock.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the lock guarded.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// [`std::sync::RwLock`] without poison.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(raw::RwLock<T>);
+
+impl<T> RwLock<T> {
+    /// An unlocked lock.
+    pub const fn new(value: T) -> Self {
+        Self(raw::RwLock::new(value))
+    }
+
+    /// Locks for reading, as soon as no thread has the lock for writing.
+    #[inline]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks for writing, as soon as no other thread has the lock.
+    #[inline]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_under_which_a_thread_panicked_still_locks() {
+        let locks = Arc::new((Mutex::new(1), RwLock::new(2)));
+        let theirs = Arc::clone(&locks);
+        let thread = std::thread::spawn(move || {
+            let _held = (theirs.0.lock(), theirs.1.write());
+            panic!("this is what is tested");
+        });
+        assert!(thread.join().is_err());
+        assert_eq!((*locks.0.lock(), *locks.1.read()), (1, 2));
+        *locks.1.write() = 3;
+        assert!(locks.0.try_lock().is_some(), "it is poisoned, but nobody has it");
+        let mut locks = Arc::into_inner(locks).expect("the thread has ended");
+        assert_eq!((*locks.0.get_mut(), locks.0.into_inner()), (1, 1));
+    }
+}
