@@ -15,11 +15,10 @@
 
 use std::ops::Range;
 
-use crate::granule::{GranuleRuns, Place, push};
-use crate::region::slots_of;
-use crate::runs::Run;
-use crate::space::{Core, Protection, Space, State};
-use crate::{Error, LenderId, Result, replacement, views};
+use crate::space::{Core, Space, State};
+use crate::tables::granule::{GranuleRuns, Place, push};
+use crate::tables::runs::Run;
+use crate::{Error, LenderId, Protection, Result, aliases, replacement};
 
 /// How pending output was kept when a borrow ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,7 +64,7 @@ impl Space {
     pub fn end_borrow(&self, addr: usize, len: usize) -> Result<Kept> {
         let core = self.at(addr).core();
         core.ensure_own()?;
-        let Some((first, last)) = slots_of(core, addr, len) else { return Ok(Kept::default()) };
+        let Some((first, last)) = core.slots_of(addr, len) else { return Ok(Kept::default()) };
         let slots = Run { start: first, len: last - first + 1 };
         let refused = match core.lock().protect_open_outputs(core, slots) {
             Ok(protected) => return Ok(Kept { protected, replaced: 0 }),
@@ -93,7 +92,7 @@ impl Space {
     /// Cost: the space's lock.
     pub fn is_alone(&self, addr: usize, len: usize) -> bool {
         let core = self.at(addr).core();
-        let Some((first, last)) = slots_of(core, addr, len).filter(|_| core.is_own()) else { return true };
+        let Some((first, last)) = core.slots_of(addr, len).filter(|_| core.is_own()) else { return true };
         let used = core.lock().used_around(core, addr);
         !core.has_neighbours(&used, Run { start: first, len: last - first + 1 }, addr..addr + len)
     }
@@ -107,7 +106,7 @@ impl Space {
     pub fn end_input_borrow(&self, addr: usize, len: usize) -> Result<u32> {
         let core = self.at(addr).core();
         core.ensure_own()?;
-        let Some((first, last)) = slots_of(core, addr, len) else { return Ok(0) };
+        let Some((first, last)) = core.slots_of(addr, len) else { return Ok(0) };
         let mut replaced = 0;
         for slot in first..=last {
             replaced += core.lock().replace_input(core, slot)?;
@@ -131,7 +130,7 @@ impl State {
         let Some(granule) = pending else { return Ok(0) };
         let fresh = self.take_granules(core, LenderId::OWN, 1)?[0].start;
         if !self.granules.use_up(fresh) {
-            views::granule(core, fresh).fill(0);
+            aliases::granule(core, fresh).fill(0);
         }
         if let Err(error) = self.map(core, slot, &[Run { start: fresh, len: 1 }]) {
             self.release(core, [fresh]);

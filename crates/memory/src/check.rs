@@ -8,9 +8,9 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::LenderId;
-use crate::granule::{Granule, Place};
-use crate::lent_objects::Origin;
 use crate::space::{Space, State};
+use crate::tables::granule::{Granule, Place};
+use crate::tables::lent_objects::Origin;
 
 /// Where a space's granules are, those of both sizes counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,15 +7,18 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
 use genie_sys::userfault::Wait;
 
 use crate::Result;
-use crate::space::Core;
-use crate::tcow::RETRY;
+use crate::space::core::Core;
+
+/// How long the fault handler waits before it tries again to get what a waiting store needs. That is a resource of the
+/// process or the machine, so nothing in the space can tell when it is there.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// A running fault thread; it ends when this is dropped.
 pub(crate) struct Handler {

@@ -6,7 +6,7 @@
 //! Source: thesis §3.3, §7.4.2.
 
 use crate::migrant::Migrating;
-use crate::region::Owned;
+use crate::views::Owned;
 use crate::{Direction, InputPlan, Mark, Migrant, Passed, Reference, Released, Result, SystemBuffer, Wired};
 
 /// A cached or hidden region, or a new one, in which an input is pending.

@@ -15,45 +15,14 @@
 //! freed, and so do the objects that they are of.
 //! Source: thesis §5.2.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use genie_sys::Object;
 use genie_sys::guard::{Guard, Replaces};
 
-use crate::lent_objects::Origin;
 use crate::space::{Core, Space, State};
-use crate::{Error, ObjectId, Result};
-
-/// Names a party that lends memory to a space. No two lenders in this process have the same name, even if they lend to
-/// different spaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LenderId(pub(crate) u32);
-
-impl LenderId {
-    /// The space itself.
-    pub const OWN: Self = Self(0);
-
-    /// No party. An object that nobody has lent, although it is numbered as a lent one, goes when all of its granules are
-    /// free, as if its lender were gone.
-    pub(crate) const NOBODY: Self = Self(u32::MAX);
-}
-
-impl Default for LenderId {
-    fn default() -> Self {
-        Self::OWN
-    }
-}
-
-impl fmt::Display for LenderId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::OWN => f.write_str("the space itself"),
-            Self::NOBODY => f.write_str("nobody"),
-            Self(number) => write!(f, "lender {number}"),
-        }
-    }
-}
+use crate::tables::lent_objects::Origin;
+use crate::{Error, LenderId, ObjectId, Result};
 
 /// The name of the next lender.
 static NEXT: AtomicU32 = AtomicU32::new(1);

@@ -16,20 +16,19 @@
 //! deferral until its last reference goes. A granule with a pending output is never stored into through its window.
 //! Source: thesis chapters 3 and 4.
 
+mod aliases;
 #[cfg(feature = "allocator")]
 mod allocator;
 mod borrow;
 mod check;
-mod chunks;
 mod credit;
 mod data;
+mod direction;
 mod error;
 mod faults;
 mod fork;
-mod granule;
 mod immigrating;
 mod lenders;
-mod lent_objects;
 mod locked;
 mod losses;
 mod made_of;
@@ -39,19 +38,15 @@ mod mirror;
 mod mixed;
 mod objects;
 mod pool;
-mod queues;
 mod recycling;
 mod reference;
 mod region;
 mod reinstatement;
 mod replacement;
-mod runs;
 mod segments;
 mod shortage;
-mod slots;
 mod space;
 mod stand_ins;
-mod stock;
 mod swap;
 mod system;
 mod tables;
@@ -64,41 +59,28 @@ pub use allocator::Allocator;
 pub use borrow::Kept;
 pub use check::{CheckFailed, Usage};
 pub use data::{Data, DataMut};
+pub use direction::Direction;
 pub use error::{Error, Result};
 pub use fork::Inheritance;
 pub use genie_sys::{GranuleKind, Span};
-pub use granule::GranuleId;
 pub use immigrating::Immigrating;
-pub use lenders::{LenderId, PoolSize};
+pub use lenders::PoolSize;
 pub use made_of::MadeOf;
 pub use mark::Mark;
 pub use migrant::{Emigrating, Migrant};
 pub use mirror::{Extent, Extents, Known, Mapped, Mapping, Mirror, Quota, WeakMirror};
-pub use objects::{ObjectId, SharedObject};
+pub use objects::SharedObject;
 pub use recycling::Recycling;
 pub use reference::{Reference, Released};
-pub use region::{Buffer, RegionId};
+pub use region::Buffer;
 pub use segments::{Segments, part};
-pub use space::{Config, Faults, Granularity, Protection, Space, Statistics};
+pub use space::Space;
+pub use space::config::{Config, Faults, Granularity, Protection, Statistics};
 pub use swap::{InputPlan, Passed};
 pub use system::SystemBuffer;
+pub use tables::granule::GranuleId;
+pub use tables::lender::LenderId;
+pub use tables::objects::ObjectId;
+pub use tables::regions::RegionId;
 pub use tcow::Stakes;
 pub use wire::Wired;
-
-/// Which way data goes, seen from the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
-    /// From a server to the client.
-    In,
-    /// From the client to a server.
-    Out,
-}
-
-impl std::fmt::Display for Direction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::In => "input",
-            Self::Out => "output",
-        })
-    }
-}

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 
 use genie_sys::lock::MutexGuard;
 
-use crate::space::State;
+use crate::tables::State;
 
 /// The tables of a space, locked.
 pub(crate) struct Locked<'a> {

@@ -23,25 +23,9 @@ use std::sync::atomic::Ordering;
 
 use genie_sys::{guard, inspect};
 
-use crate::region::slots_of;
 use crate::space::{Core, Space, State};
-use crate::stock::Tell;
+use crate::tables::stock::Tell;
 use crate::{Error, LenderId, Result};
-
-/// What was lost.
-#[derive(Debug, Default)]
-pub(crate) struct Losses {
-    granules: BTreeSet<u32>,
-}
-
-impl Losses {
-    /// Forgets the granules of an object that is gone.
-    pub(crate) fn forget(&mut self, granules: Range<u32>) {
-        if !self.granules.is_empty() {
-            self.granules.retain(|granule| !granules.contains(granule));
-        }
-    }
-}
 
 impl Space {
     /// Has `tell` called when memory was taken away that this lender had lent, or was [entrusted with](Space::entrust),
@@ -68,13 +52,13 @@ impl Space {
     /// A load or two while nothing is lost; else the space's lock.
     pub fn ensure_kept(&self, addr: usize, len: usize) -> Result<()> {
         let core = self.at(addr).core();
-        let Some((first, last)) = core.may_have_lost().then(|| slots_of(core, addr, len)).flatten() else {
+        let Some((first, last)) = core.may_have_lost().then(|| core.slots_of(addr, len)).flatten() else {
             return Ok(());
         };
         let state = core.lock();
         let is_lost = |slot: u32| {
             let granule = state.slots.get(slot).granule;
-            granule.is_some_and(|granule| state.losses.granules.contains(&granule))
+            granule.is_some_and(|granule| state.lost.contains(&granule))
         };
         if (first..=last).any(is_lost) { Err(Error::Lost) } else { Ok(()) }
     }
@@ -99,7 +83,7 @@ impl Core {
     #[cold]
     fn look_for(&self, mut granules: impl Iterator<Item = u32>) -> Result<()> {
         let state = self.lock();
-        match granules.any(|granule| state.losses.granules.contains(&granule)) {
+        match granules.any(|granule| state.lost.contains(&granule)) {
             true => Err(Error::Lost),
             false => Ok(()),
         }
@@ -141,19 +125,19 @@ impl State {
         let mut blamed = BTreeSet::new();
         for (entry, granule) in self.objects.granules() {
             let alias = core.aliases().base() + core.alias_offset(granule);
-            if is_zeros(alias) && self.losses.granules.insert(granule) {
+            if is_zeros(alias) && self.lost.insert(granule) {
                 blamed.extend(entry.could_have_taken_it());
             }
         }
         for slot in self.slots.used() {
             let Some(granule) = self.slots.get(slot).granule else { continue };
-            if is_zeros(core.slot_addr(slot)) && self.losses.granules.insert(granule) {
+            if is_zeros(core.slot_addr(slot)) && self.lost.insert(granule) {
                 blamed.extend(
                     self.objects.get(granule).into_iter().flat_map(|entry| entry.could_have_taken_it()),
                 );
             }
         }
-        core.has_losses.store(!self.losses.granules.is_empty(), Ordering::Release);
+        core.has_losses.store(!self.lost.is_empty(), Ordering::Release);
         let tell = |lender| Some(Arc::clone(&self.granules.stocks.get(lender)?.on_loss.as_ref()?.0));
         blamed.into_iter().filter_map(tell).collect()
     }

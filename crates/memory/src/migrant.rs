@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use genie_sys::Access;
 
-use crate::region::Owned;
 use crate::space::{Core, Space, State};
 use crate::system::runs_of;
+use crate::views::Owned;
 use crate::{Direction, Immigrating, Mark, Reference, RegionId, Released, Result, SystemBuffer, Wired};
 
 /// A migrant buffer in the client's hands: an immigrant region, or the part of it that holds data.

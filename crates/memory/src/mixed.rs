@@ -15,44 +15,11 @@
 //! Limits: a buffer is of one size of granules; a swap between buffers of unlike sizes is a copy.
 //! Source: none in the thesis, whose machines have one page size.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, OnceLock};
-
-use genie_sys::Arena;
-use genie_sys::guard::Guard;
-
 use crate::space::Space;
 use crate::{Error, Result};
 
 /// Buffers shorter than this part of a granule come from the small space.
 const LONG: usize = 4;
-
-/// What the spaces of both granule sizes have in common.
-#[derive(Clone)]
-pub(crate) struct Common {
-    pub(crate) aliases: Arc<Arena>,
-    /// The guard of the aliases, which is there from the first lent object on.
-    pub(crate) guard: Arc<OnceLock<Guard>>,
-    /// Bytes of the spaces' own objects, which the limit bounds.
-    pub(crate) taken: Arc<AtomicUsize>,
-    /// Bytes of the objects that stand in for lenders' memory, which the limit bounds separately.
-    pub(crate) standing_in: Arc<AtomicUsize>,
-    /// Counts objects that come or go, and names those that come.
-    pub(crate) objects_version: Arc<AtomicU64>,
-}
-
-impl Common {
-    /// Aliases of `len` bytes of addresses, of which objects of `taken` bytes take some.
-    pub(crate) fn new(len: usize, taken: usize) -> Result<Self> {
-        Ok(Self {
-            aliases: Arc::new(Arena::reserve(len)?),
-            guard: Arc::default(),
-            taken: Arc::new(AtomicUsize::new(taken)),
-            standing_in: Arc::default(),
-            objects_version: Arc::default(),
-        })
-    }
-}
 
 impl Space {
     /// The space of 4 KiB granules for short buffers, if this one has larger granules and is no such space itself.

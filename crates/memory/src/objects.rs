@@ -8,43 +8,17 @@
 //! Limits: the alias arena has as many bytes of addresses as the space's limit, and for lent objects as many again, at
 //! least 1 GiB.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use genie_sys::{Access, GranuleKind, Object};
 
-use crate::granule::GranuleRuns;
-use crate::lent_objects::Origin;
-use crate::runs::Run;
 use crate::space::{Core, Space, State};
-use crate::{Error, LenderId, Result};
-
-/// A space grows by objects of this length or more, once it has grown to that, so that buffers seldom span two.
-pub(crate) const OBJECT_LEN: usize = 32 << 20;
-
-/// How long the first object of granules of a kind is. Reserved pages lie ready. Other memory is taken when an object is made,
-/// and a program that passes little is to take little: such a space begins small, and doubles until its objects are
-/// [`OBJECT_LEN`] long.
-pub(crate) const fn first_len(kind: GranuleKind) -> usize {
-    match kind {
-        GranuleKind::Huge => OBJECT_LEN,
-        GranuleKind::Collapsed => 8 << 20,
-        GranuleKind::Base => 1 << 20,
-    }
-}
-
-/// Names a memory object of a space; never reused within it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectId(u64);
-
-impl ObjectId {
-    /// The name as a number.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-}
+use crate::tables::granule::GranuleRuns;
+use crate::tables::lent_objects::Origin;
+use crate::tables::objects::{Entry, OBJECT_LEN, first_len};
+use crate::tables::runs::Run;
+use crate::{Error, LenderId, ObjectId, Result};
 
 /// What a peer is told of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,140 +31,6 @@ pub struct SharedObject {
     pub len: usize,
     /// Who lent it; `None` for the space's own objects.
     pub lender: Option<LenderId>,
-}
-
-/// All objects of a space.
-#[derive(Debug, Default)]
-pub(crate) struct Objects {
-    /// By first granule.
-    objects: BTreeMap<u32, Entry>,
-    /// How many are not of reserved huge pages; may be read without the space's lock.
-    unreserved: Arc<AtomicU32>,
-    /// Counts changes, and so names objects; may be read without the space's lock.
-    version: Arc<AtomicU64>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Entry {
-    id: ObjectId,
-    pub(crate) granules: Run,
-    pub(crate) object: Object,
-    lender: Option<LenderId>,
-    /// Whether a peer may have a descriptor of it.
-    pub(crate) shown: bool,
-    /// Whether it was made for one region alone.
-    pub(crate) is_separate: bool,
-    /// Other lenders that can store into it, since they were given a descriptor.
-    entrusted: Vec<LenderId>,
-}
-
-impl Entry {
-    /// The lenders that can punch holes into the object.
-    pub(crate) fn could_have_taken_it(&self) -> impl Iterator<Item = LenderId> + '_ {
-        self.lender.into_iter().chain(self.entrusted.iter().copied())
-    }
-}
-
-impl Objects {
-    /// None yet; changes are counted in `version`.
-    pub(crate) fn new(version: Arc<AtomicU64>) -> Self {
-        Self { version, ..Self::default() }
-    }
-
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.objects.len()
-    }
-
-    /// Adds an object; nobody has lent it if it was made for one region alone.
-    pub(crate) fn add(&mut self, granules: Run, object: Object, lender: Option<LenderId>) {
-        let is_separate = lender == Some(LenderId::NOBODY);
-        let lender = lender.filter(|_| !is_separate);
-        self.count_unreserved(&object, 1);
-        let id = ObjectId(self.version.fetch_add(1, Ordering::Release) + 1);
-        let entrusted = Vec::new();
-        let entry = Entry { id, granules, object, lender, shown: false, is_separate, entrusted };
-        self.objects.insert(granules.start, entry);
-    }
-
-    /// Forgets the object whose first granule is `start`.
-    fn remove(&mut self, start: u32) -> Option<Entry> {
-        let entry = self.objects.remove(&start)?;
-        self.count_unreserved(&entry.object, 1_u32.wrapping_neg());
-        self.version.fetch_add(1, Ordering::Release);
-        Some(entry)
-    }
-
-    fn count_unreserved(&self, object: &Object, more: u32) {
-        if object.kind() != GranuleKind::Huge {
-            // Relaxed: a thread that uses a granule of the object has synchronized with the one that added it.
-            self.unreserved.fetch_add(more, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether all of these granules are reserved huge pages.
-    pub(crate) fn are_reserved(&self, mut granules: impl Iterator<Item = u32>) -> bool {
-        let reserved = |entry: &Entry| entry.object.kind() == GranuleKind::Huge;
-        self.unreserved.load(Ordering::Relaxed) == 0
-            || granules.all(|granule| self.get(granule).is_some_and(reserved))
-    }
-
-    /// The space's own objects.
-    pub(crate) fn own(&self) -> impl Iterator<Item = &Object> {
-        self.objects.values().filter(|entry| entry.lender.is_none()).map(|entry| &entry.object)
-    }
-
-    /// Each granule of every object.
-    pub(crate) fn granules(&self) -> impl Iterator<Item = (&Entry, u32)> + '_ {
-        self.objects.values().flat_map(|entry| entry.granules.numbers().map(move |granule| (entry, granule)))
-    }
-
-    /// Puts on record that a lender can store into an object.
-    pub(crate) fn entrust(&mut self, id: ObjectId, lender: LenderId) {
-        let found = self.objects.values_mut().find(|entry| entry.id == id);
-        if let Some(entry) = found.filter(|entry| !entry.could_have_taken_it().any(|known| known == lender)) {
-            entry.entrusted.push(lender);
-        }
-    }
-
-    /// Forgets a lender that is gone.
-    pub(crate) fn distrust(&mut self, lender: LenderId) {
-        self.objects.values_mut().for_each(|entry| entry.entrusted.retain(|known| *known != lender));
-    }
-
-    pub(crate) fn get(&self, granule: u32) -> Option<&Entry> {
-        let (_, entry) = self.objects.range(..=granule).next_back()?;
-        (granule < entry.granules.end()).then_some(entry)
-    }
-
-    /// Where objects that are not of reserved huge pages are counted.
-    pub(crate) fn unreserved(&self) -> Arc<AtomicU32> {
-        Arc::clone(&self.unreserved)
-    }
-
-    /// Cuts a run of granules where one object ends and the next begins.
-    pub(crate) fn parts(&self, run: Run) -> impl Iterator<Item = Run> + '_ {
-        self.entries(run).map(|(_, part)| part)
-    }
-
-    /// The objects that a run's granules are of, with the part of the run in each.
-    pub(crate) fn entries(&self, run: Run) -> impl Iterator<Item = (&Entry, Run)> + '_ {
-        let mut start = run.start;
-        std::iter::from_fn(move || {
-            let entry = self.get(start).filter(|_| start < run.end())?;
-            let part = Run { start, len: entry.granules.end().min(run.end()) - start };
-            start = part.end();
-            Some((entry, part))
-        })
-    }
-
-    /// Where in a run of free granules `count` granules of one object start.
-    fn fit(&self, run: Run, count: u32) -> Option<u32> {
-        if run.len < count {
-            return None;
-        }
-        self.parts(run).find(|part| part.len >= count).map(|part| part.start)
-    }
 }
 
 impl Space {
@@ -243,7 +83,7 @@ impl Space {
         self.core().ensure_own()?;
         for space in self.each() {
             let mut state = space.core().lock();
-            if let Some(entry) = state.objects.objects.values_mut().find(|entry| entry.id == id) {
+            if let Some(entry) = state.objects.named(id) {
                 entry.shown = true;
                 return Ok(describe(&entry.object)?);
             }
@@ -437,7 +277,7 @@ impl State {
                 // The kernel may refuse; then the peers' mappings keep the memory until they end.
                 let _ = entry.object.discard();
             }
-            self.losses.forget(object.numbers());
+            self.lost.retain(|granule| !object.numbers().contains(granule));
         }
     }
 
@@ -465,35 +305,5 @@ impl State {
             at += part.len;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn objects() -> Objects {
-        let mut objects = Objects::default();
-        for start in [0, 4] {
-            let object = Object::create(GranuleKind::Base, 4 * 4096).unwrap();
-            objects.add(Run { start, len: 4 }, object, None);
-        }
-        objects
-    }
-
-    #[test]
-    fn runs_are_cut_where_objects_meet() {
-        let objects = objects();
-        let cuts: Vec<_> = objects.parts(Run { start: 2, len: 5 }).collect();
-        assert_eq!(cuts, [Run { start: 2, len: 2 }, Run { start: 4, len: 3 }]);
-    }
-
-    #[test]
-    fn granules_of_one_object_are_found_beyond_a_part_that_is_too_short() {
-        let objects = objects();
-        let free = Run { start: 2, len: 6 };
-        assert_eq!(objects.fit(free, 2), Some(2));
-        assert_eq!(objects.fit(free, 3), Some(4));
-        assert_eq!(objects.fit(free, 5), None);
     }
 }

@@ -8,14 +8,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use genie_sys::GranuleKind;
-use smallvec::SmallVec;
 
-use crate::granule::{GranuleRuns, push};
-use crate::region::slots_of;
-use crate::runs::Run;
 use crate::segments::Segments;
 use crate::space::{Core, Space, State};
-use crate::{Direction, Error, Mark, RegionId, Result, Wired, views};
+use crate::tables::granule::{GranuleRuns, push};
+use crate::tables::runs::Run;
+use crate::{Direction, Error, Mark, RegionId, Result, Wired, aliases};
 
 /// How many granules of 4 KiB a call must map on average for mapping them again to cost less than unprotecting them does, and a
 /// fault for each. Measured for 16, 64 and 256 granules (Linux 6.18, Xeon): 14, 25 and 86 us against 20, 74 and 297 us.
@@ -64,7 +62,7 @@ impl Space {
         let core = self.at(addr).core();
         core.ensure_own()?;
         let foreign = || Error::Foreign { addr, len };
-        let (first, last) = slots_of(core, addr, len).ok_or_else(foreign)?;
+        let (first, last) = core.slots_of(addr, len).ok_or_else(foreign)?;
         if direction == Direction::In {
             core.verify_write_access(Run {
                 start: first,
@@ -107,7 +105,7 @@ impl Space {
         let found = state.regions.get_mut(region).ok_or_else(foreign)?;
         found.passed = true;
         let faults = found.faults;
-        let (first, last) = slots_of(core, addr, len).ok_or_else(foreign)?;
+        let (first, last) = core.slots_of(addr, len).ok_or_else(foreign)?;
         let slots = Run { start: first, len: last - first + 1 };
         let runs = state.reference(slots, direction);
         let (space, offset) = (self.clone(), core.misalignment(addr));
@@ -123,7 +121,7 @@ impl Space {
         if core.protected.load(Relaxed) == 0 || !core.is_own() {
             return false;
         }
-        let Some((first, last)) = slots_of(core, addr, len) else { return false };
+        let Some((first, last)) = core.slots_of(addr, len) else { return false };
         let state = core.lock();
         (first..=last).any(|slot| state.pending_output(slot).is_some())
     }
@@ -160,7 +158,7 @@ impl Reference {
 
     /// Where the data is, in the server's own mapping.
     pub fn segments(&self) -> Segments {
-        segments(self.space.core(), self.runs.iter().copied(), self.offset, self.len)
+        aliases::segments(self.space.core(), self.runs.iter().copied(), self.offset, self.len)
     }
 
     /// Whether none of the granules was lost, as far as is known.
@@ -251,21 +249,6 @@ impl Core {
         }
         Ok(())
     }
-}
-
-/// The aliases of `len` bytes in runs of granules, from `offset` bytes into the first on.
-pub(crate) fn segments(core: &Core, runs: impl Iterator<Item = Run>, offset: usize, len: usize) -> Segments {
-    let mut segments = SmallVec::new();
-    let (mut offset, mut left) = (offset, len);
-    for run in runs {
-        let here = (core.bytes(run.len) - offset).min(left);
-        if here > 0 {
-            segments.push(views::alias(core, run.start, offset, here));
-        }
-        left -= here;
-        offset = 0;
-    }
-    segments
 }
 
 impl State {

@@ -4,112 +4,13 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
-use crate::credit::Credit;
-use crate::granule::GranuleRuns;
-use crate::reinstatement::Reinstatement;
-use crate::runs::Run;
-use crate::slots::Slot;
 use crate::space::{Core, Space, State};
-use crate::tables::reserve;
-use crate::{Error, LenderId, Mark, Result, views};
-
-/// Names a region; never reused within a space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RegionId {
-    pub(crate) index: u32,
-    generation: u32,
-}
-
-/// What is on record of one region.
-#[derive(Debug)]
-pub(crate) struct Region {
-    pub(crate) slots: Run,
-    /// The addresses at which the client may store and load, now or later. The region's other bytes are nobody's, and hold
-    /// whatever was there before: a delivery need not keep them.
-    pub(crate) used: Range<usize>,
-    /// Whether a request may have referenced its granules, or put others in their places.
-    #[cfg_attr(not(feature = "allocator"), allow(dead_code, reason = "only the allocator asks"))]
-    pub(crate) passed: bool,
-    pub(crate) mark: Mark,
-    pub(crate) credit: Credit,
-    pub(crate) reinstatement: Reinstatement,
-    /// Write faults taken in it.
-    pub(crate) faults: u32,
-    /// Requests for which it is wired.
-    pub(crate) wirings: u32,
-    generation: u32,
-}
-
-/// All regions of a space.
-#[derive(Debug, Default)]
-pub(crate) struct Regions {
-    table: Vec<Option<Region>>,
-    vacant: Vec<u32>,
-    generation: u32,
-}
-
-impl Regions {
-    /// Makes room for one more, which can then be added and removed without fail.
-    pub(crate) fn reserve(&mut self) -> Result<()> {
-        if self.vacant.is_empty() {
-            let len = self.table.len() + 1;
-            reserve(&mut self.table, len)?;
-            reserve(&mut self.vacant, len)?;
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, core: &Core, slots: Run, mark: Mark) -> RegionId {
-        self.generation = self.generation.wrapping_add(1);
-        let region = Region {
-            slots,
-            used: core.slot_addr(slots.start)..core.slot_addr(slots.end()),
-            passed: false,
-            mark,
-            credit: Credit::default(),
-            reinstatement: Reinstatement::default(),
-            faults: 0,
-            wirings: 0,
-            generation: self.generation,
-        };
-        let index = self.vacant.pop().unwrap_or_else(|| {
-            self.table.push(None);
-            self.table.len() as u32 - 1
-        });
-        self.table[index as usize] = Some(region);
-        RegionId { index, generation: self.generation }
-    }
-
-    /// The region, if it still exists.
-    pub(crate) fn get(&self, id: RegionId) -> Option<&Region> {
-        self.table.get(id.index as usize)?.as_ref().filter(|region| region.generation == id.generation)
-    }
-
-    pub(crate) fn get_mut(&mut self, id: RegionId) -> Option<&mut Region> {
-        self.table.get_mut(id.index as usize)?.as_mut().filter(|region| region.generation == id.generation)
-    }
-
-    /// The region that slot tables call `index`.
-    pub(crate) fn at(&mut self, index: u32) -> Option<&mut Region> {
-        self.table.get_mut(index as usize)?.as_mut()
-    }
-
-    /// The name of the region that slot tables call `index`.
-    pub(crate) fn id(&self, index: u32) -> Option<RegionId> {
-        let region = self.table.get(index as usize)?.as_ref()?;
-        Some(RegionId { index, generation: region.generation })
-    }
-
-    fn remove(&mut self, id: RegionId) -> Option<Region> {
-        self.get(id)?;
-        self.vacant.push(id.index);
-        self.table[id.index as usize].take()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Region)> {
-        (0..).zip(&self.table).filter_map(|(index, region)| Some((index, region.as_ref()?)))
-    }
-}
+use crate::tables::granule::{GranuleRuns, Place};
+use crate::tables::queues::Queues;
+use crate::tables::runs::Run;
+use crate::tables::slots::Slot;
+use crate::views::Owned;
+use crate::{Error, LenderId, Mark, RegionId, Result, aliases};
 
 impl State {
     /// Makes a region of `granules` fresh granules, zeroed where they held data.
@@ -117,7 +18,7 @@ impl State {
         let runs = self.take_granules(core, LenderId::OWN, granules)?;
         for id in runs.iter().flat_map(|run| run.numbers()) {
             if !self.granules.use_up(id) {
-                views::granule(core, id).fill(0);
+                aliases::granule(core, id).fill(0);
             }
         }
         self.region_of(core, &runs, mark).inspect_err(|_| {
@@ -146,10 +47,10 @@ impl State {
         granules: impl Iterator<Item = u32>,
         mark: Mark,
     ) -> RegionId {
-        let id = self.regions.add(core, window, mark);
+        let id = self.regions.add(window, core.slot_addr(window.start)..core.slot_addr(window.end()), mark);
         for (slot, granule) in window.numbers().zip(granules) {
             self.slots.set(slot, Slot { granule: Some(granule), region: Some(id.index), protected: false });
-            self.granules.put(granule, crate::granule::Place::Region { slot });
+            self.granules.put(granule, Place::Region { slot });
             self.granules.set_pool(granule, LenderId::OWN);
         }
         id
@@ -165,6 +66,32 @@ impl State {
         unmapped
     }
 
+    /// Whether a region holds granules of a lender that is gone, and so should not last.
+    pub(crate) fn holds_leftovers(&self, region: RegionId) -> bool {
+        if self.granules.lent_objects.all_stay() {
+            return false;
+        }
+        let Some(region) = self.regions.get(region) else { return false };
+        let mut granules = self.slots.run(region.slots).filter_map(|slot| slot.granule);
+        granules.any(|id| !self.granules.belongs(id, LenderId::OWN))
+    }
+
+    /// Removes the regions in the queues.
+    pub(crate) fn flush_queues(&mut self, core: &Core) {
+        let queued: Vec<_> = self.queues.iter().collect();
+        self.queues = Queues::default();
+        for region in queued {
+            // When the kernel cannot unmap, the addresses stay reserved; the granules are free all the same.
+            let _ = self.remove_region(core, region);
+        }
+    }
+
+    /// Whether one of the granules that `of` selects is in a region kept for reuse.
+    pub(crate) fn is_queued(&self, of: impl Fn(u32) -> bool) -> bool {
+        let queued = self.queues.iter().filter_map(|region| self.regions.get(region));
+        queued.flat_map(|region| self.slots.run(region.slots)).filter_map(|slot| slot.granule).any(of)
+    }
+
     /// Changes a region's mark.
     ///
     /// # Panics
@@ -174,25 +101,6 @@ impl State {
         assert!(region.mark.may_become(next), "a region marked {} cannot become {next}", region.mark);
         region.mark = next;
         Ok(())
-    }
-}
-
-/// The memory of one region, owned.
-#[derive(Debug)]
-pub(crate) struct Owned {
-    pub(crate) space: Space,
-    pub(crate) region: RegionId,
-    pub(crate) addr: usize,
-    pub(crate) len: usize,
-}
-
-impl Owned {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        views::bytes(self)
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        views::bytes_mut(self)
     }
 }
 
@@ -267,7 +175,7 @@ impl Space {
     /// Which region holds all of the `len` bytes at `addr`, and its mark.
     pub fn region_at(&self, addr: usize, len: usize) -> Option<(RegionId, Mark)> {
         let core = self.at(addr).core();
-        let (first, last) = slots_of(core, addr, len)?;
+        let (first, last) = core.slots_of(addr, len)?;
         core.ensure_own().ok()?;
         let state = core.lock();
         let index = state.slots.get(first).region?;
@@ -275,13 +183,6 @@ impl Space {
         let found = state.regions.get(region)?;
         (found.slots.numbers().contains(&last)).then_some((region, found.mark))
     }
-}
-
-/// The first and last slot of `len` bytes at `addr`, when they lie in the windows.
-pub(crate) fn slots_of(core: &Core, addr: usize, len: usize) -> Option<(u32, u32)> {
-    let first = core.slot_at(addr)?;
-    let last = core.slot_at(addr.checked_add(len.max(1) - 1)?)?;
-    Some((first, last))
 }
 
 impl Buffer {

@@ -8,10 +8,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::granule::Place;
-use crate::runs::Run;
 use crate::space::{Core, State};
-use crate::{Direction, LenderId, Result, views};
+use crate::tables::granule::Place;
+use crate::tables::runs::Run;
+use crate::{Direction, LenderId, Result, aliases};
 
 /// How many bytes of small granules are replaced at once where the client seems to overwrite its data.
 const OVERWRITTEN: usize = 256 << 10;
@@ -53,7 +53,7 @@ impl Core {
     pub(crate) fn replace_while(&self, slots: Run, pending: Pending) -> Result<()> {
         let replacements = self.lock().start_replacements(self, slots, pending)?;
         for one in &replacements {
-            views::granule(self, one.fresh).copy_data(&views::granule(self, one.granule));
+            aliases::granule(self, one.fresh).copy_data(&aliases::granule(self, one.granule));
         }
         let mut guard = self.lock();
         let state = &mut *guard;

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use crate::space::{Core, Space};
-use crate::stock::{Stocks, Tell};
+use crate::tables::stock::{Stocks, Tell};
 use crate::{Error, LenderId};
 
 impl Space {

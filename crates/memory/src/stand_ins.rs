@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 
 use genie_sys::Span;
 
-use crate::granule::{Granules, Place};
-use crate::lent_objects::Origin;
-use crate::runs::Run;
 use crate::space::{Core, Space, State};
+use crate::tables::granule::{Granules, Place};
+use crate::tables::lent_objects::Origin;
+use crate::tables::runs::Run;
 use crate::{Error, LenderId, Result};
 
 /// Stand-ins are at least this long, so that a run of short requests takes few of them.

@@ -24,13 +24,12 @@ use genie_sys::GranuleKind;
 use genie_sys::arena::Swapped;
 use smallvec::SmallVec;
 
-use crate::granule::{GranuleRuns, Place};
-use crate::region::slots_of;
-use crate::runs::Run;
-use crate::slots::Slot;
 use crate::space::{Core, Space, State};
 use crate::system::{SystemBuffer, runs_of};
-use crate::{Error, Mark, Result, views};
+use crate::tables::granule::{GranuleRuns, Place};
+use crate::tables::runs::Run;
+use crate::tables::slots::Slot;
+use crate::{Error, Mark, Result, aliases};
 
 /// From this many granules on, swapping the page tables between edges that are mapped beats mapping all: an edge costs two
 /// mappings. Measured with one edge and with two (Linux 6.18, EPYC), 64 granules: 30 and 47 us against 29 and 30; 128: 33 and 49
@@ -126,7 +125,7 @@ impl Space {
         let core = space.core();
         system.assert_of(self);
         assert!(len <= system.len(), "{len} bytes of a system buffer of {}", system.len());
-        let (first, last) = slots_of(core, addr, len).ok_or(Error::Foreign { addr, len })?;
+        let (first, last) = core.slots_of(addr, len).ok_or(Error::Foreign { addr, len })?;
         let is_alike = system.space().has_tables_of(space);
         let aligned = is_alike && system.alignment() == Some(core.misalignment(addr));
         let swap =
@@ -179,7 +178,7 @@ fn copy_out(core: &Core, system: &SystemBuffer, delivery: &Delivery, swapped: Ru
     let (data, mut copied) = (system.data(), 0);
     for range in [0..from.min(delivery.len), to..delivery.len] {
         if !range.is_empty() {
-            let window = views::window(core, delivery.addr + range.start, range.len());
+            let window = aliases::window(core, delivery.addr + range.start, range.len());
             copied += window.copy_data(&data.part(range));
         }
     }
@@ -230,7 +229,7 @@ impl State {
                 return (guarded, None);
             }
             guarded.push(slot);
-            let (mine, theirs) = (views::granule(core, granules[index]), views::granule(core, client));
+            let (mine, theirs) = (aliases::granule(core, granules[index]), aliases::granule(core, client));
             for range in beside {
                 copied += mine.part(range.clone()).copy_data(&theirs.part(range));
             }

@@ -5,14 +5,13 @@
 
 use std::ops::Range;
 
-use crate::chunks::{Chunk, chunk_class, chunk_len};
-use crate::granule::{GranuleRuns, push};
-use crate::pool::Whole;
-use crate::reference::segments;
-use crate::runs::Run;
 use crate::segments::Segments;
 use crate::space::{Core, Space, State};
-use crate::{DataMut, Error, LenderId, Recycling, Result, views};
+use crate::tables::chunks::{Chunk, chunk_class, chunk_len};
+use crate::tables::granule::{GranuleRuns, push};
+use crate::tables::pools::Whole;
+use crate::tables::runs::Run;
+use crate::{DataMut, Error, LenderId, Recycling, Result, aliases};
 
 /// What backs a system buffer.
 #[derive(Debug)]
@@ -161,11 +160,11 @@ impl SystemBuffer {
     /// Where the data is, in the server's mapping.
     pub fn segments(&self) -> Segments {
         let core = self.space.core();
-        let one = |granule, offset| views::one(views::alias(core, granule, offset, self.len));
+        let one = |granule, offset| aliases::one(aliases::alias(core, granule, offset, self.len));
         match &self.backing {
             Backing::Whole(whole) => match whole.granules[..] {
                 [granule] if self.len > 0 => one(granule, self.offset),
-                _ => segments(core, runs_of(&whole.granules).into_iter(), self.offset, self.len),
+                _ => aliases::segments(core, runs_of(&whole.granules).into_iter(), self.offset, self.len),
             },
             Backing::Chunk(chunk, _) => one(chunk.granule, chunk.offset as usize),
         }
@@ -189,7 +188,7 @@ impl SystemBuffer {
             Backing::Whole(whole) => self.zero_granules_around(filled, whole.granules.len() as u32),
             Backing::Chunk(chunk, _) => {
                 self.check_filled(&filled);
-                let all = views::part(self.space.core(), chunk.granule, chunk.offset as usize, chunk.len());
+                let all = aliases::part(self.space.core(), chunk.granule, chunk.offset as usize, chunk.len());
                 zero_outside(&all, filled)
             }
         }
@@ -208,7 +207,7 @@ impl SystemBuffer {
         granules
             .map(|(index, id)| {
                 zero_outside(
-                    &views::granule(core, *id),
+                    &aliases::granule(core, *id),
                     within(filled.start, index)..within(filled.end, index),
                 )
             })

@@ -1,25 +1,64 @@
-//! Tables: how they get room, or an error instead of it.
-//!
-//! Why: a program whose addresses are limited (`ulimit -v`) may have no room for a table that must grow, and Rust ends the
-//! process where a vector cannot.
-//! How: the tables of a space that grow with its memory are given room before anything is changed.
-//! Limits: the nodes of maps, of some hundred bytes, and short lists are made without asking.
+//! The tables of a space, which its lock guards: which granule is where, who references it, and what is kept for reuse. Nothing
+//! here maps memory.
 
-use genie_sys::Errno;
+pub(crate) mod chunks;
+pub(crate) mod granule;
+pub(crate) mod lender;
+pub(crate) mod lent_objects;
+pub(crate) mod objects;
+pub(crate) mod pools;
+pub(crate) mod queues;
+pub(crate) mod regions;
+pub(crate) mod room;
+pub(crate) mod runs;
+pub(crate) mod shelf;
+pub(crate) mod slots;
+pub(crate) mod stock;
 
-use crate::Result;
+use std::collections::BTreeSet;
 
-/// Makes room for entries of a table up to number `len`, exclusively.
-///
-/// # Errors
-/// [`Error::Kernel`](crate::Error::Kernel) with ENOMEM; the table is as it was.
-pub(crate) fn reserve<T>(table: &mut Vec<T>, len: usize) -> Result<()> {
-    table.try_reserve(len.saturating_sub(table.len())).map_err(|_| refused(len * size_of::<T>()))
+use crate::Recycling;
+use crate::space::config::Statistics;
+use granule::Granules;
+use objects::Objects;
+use pools::Pools;
+use queues::Queues;
+use regions::Regions;
+use slots::Slots;
+
+/// The tables.
+pub(crate) struct State {
+    pub(crate) granules: Granules,
+    pub(crate) slots: Slots,
+    pub(crate) regions: Regions,
+    pub(crate) pools: Pools,
+    pub(crate) recycling: Recycling,
+    pub(crate) queues: Queues,
+    /// Slots whose faulting threads wait for an output to complete.
+    pub(crate) waiting: Vec<u32>,
+    /// Granules of replacements that are being made.
+    pub(crate) replacing: u32,
+    pub(crate) objects: Objects,
+    /// Granules that were lost.
+    pub(crate) lost: BTreeSet<u32>,
+    pub(crate) statistics: Statistics,
 }
 
-#[cold]
-fn refused(bytes: usize) -> crate::Error {
-    genie_sys::Error::new("malloc", format!("a table of {bytes} bytes"), Errno::NOMEM)
-        .with_remedy("free memory, or raise the limit on addresses: `ulimit -v`")
-        .into()
+impl State {
+    /// Tables of a space that has no memory yet.
+    pub(crate) fn new(granules: Granules, slots: Slots, objects: Objects) -> Self {
+        Self {
+            granules,
+            slots,
+            regions: Regions::default(),
+            pools: Pools::default(),
+            recycling: Recycling::default(),
+            queues: Queues::default(),
+            waiting: Vec::new(),
+            replacing: 0,
+            objects,
+            lost: BTreeSet::new(),
+            statistics: Statistics::default(),
+        }
+    }
 }

@@ -13,7 +13,7 @@
 //! granule by now.
 //! Limits: no mapping can be promised, since the rest of the process makes mappings, too. At the limit of mappings
 //! (vm.max_map_count) the storing thread waits until the output has completed, or until the handler, which tries again every
-//! [`RETRY`], gets a mapping. A storing thread waits in the same way if a lender has left and taken the promised granule
+//! 10 ms, gets a mapping. A storing thread waits in the same way if a lender has left and taken the promised granule
 //! along, and the space cannot grow to replace it.
 //! If the program's only thread stores so, and the output ends only when that thread takes a reply off its channel, the thread
 //! waits for ever, unless mappings become free.
@@ -21,17 +21,11 @@
 //! back.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
-use crate::region::slots_of;
-use crate::runs::Run;
-use crate::slots::Slot;
-use crate::space::{Core, Protection, Space, State};
-use crate::{Error, LenderId, Reference, RegionId, Result};
-
-/// How long the fault handler waits before it tries again to get what a waiting store needs. That is a resource of the
-/// process or the machine, so nothing in the space can tell when it is there.
-pub(crate) const RETRY: Duration = Duration::from_millis(10);
+use crate::space::{Core, Space, State};
+use crate::tables::runs::Run;
+use crate::tables::slots::Slot;
+use crate::{Error, LenderId, Protection, Reference, RegionId, Result};
 
 /// What is at stake when an output is protected, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,7 +78,7 @@ impl Space {
     /// The space's lock, and a look at each granule.
     pub fn spares_copy(&self, addr: usize, len: usize, stakes: Stakes) -> bool {
         let core = self.at(addr).core();
-        let Some((first, last)) = slots_of(core, addr, len).filter(|_| core.is_own()) else { return false };
+        let Some((first, last)) = core.slots_of(addr, len).filter(|_| core.is_own()) else { return false };
         let mut guard = core.lock();
         let state = &mut *guard;
         let unchanged = (first..=last).all(|slot| state.slots.get(slot).protected);

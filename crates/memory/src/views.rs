@@ -1,4 +1,4 @@
-//! Views: the one file of this crate that makes references and data of bare addresses.
+//! Views: references and data of what somebody owns or holds, made of bare addresses (`aliases` makes data for this crate).
 //!
 //! Why it is sound: a region's window is mapped accessibly from the region's creation to its removal, and the region is
 //! removed when its only owner is dropped. While an owner can be borrowed, the library changes which granule a window
@@ -18,61 +18,32 @@
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-use genie_sys::{Object, Span, View};
+use genie_sys::{Object, View};
 
-use crate::region::Owned;
-use crate::segments::Segments;
-use crate::space::{Core, Space};
-use crate::{Data, DataMut, LenderId, Mapped, ObjectId, Reference, Result, SystemBuffer};
+use crate::aliases::one;
+use crate::space::Space;
+use crate::{Data, DataMut, LenderId, Mapped, ObjectId, Reference, RegionId, Result, SystemBuffer};
 
-/// The bytes of an owned region.
-pub(crate) fn bytes(owned: &Owned) -> &[u8] {
-    // SAFETY: see the module's header; `addr..addr + len` lies inside the region's window, and the bytes are
-    // initialized, since objects start as zeros.
-    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(owned.addr), owned.len) }
+/// The memory of one region, owned.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    pub(crate) space: Space,
+    pub(crate) region: RegionId,
+    pub(crate) addr: usize,
+    pub(crate) len: usize,
 }
 
-/// The bytes of an owned region, exclusively.
-pub(crate) fn bytes_mut(owned: &mut Owned) -> &mut [u8] {
-    // SAFETY: as in `bytes`; a region has one owner, borrowed mutably here.
-    unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(owned.addr), owned.len) }
-}
+impl Owned {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: see the module's header; `addr..addr + len` lies inside the region's window, and the bytes are
+        // initialized, since objects start as zeros.
+        unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.addr), self.len) }
+    }
 
-/// The alias of one granule.
-pub(crate) fn granule(core: &Core, id: u32) -> DataMut<'_> {
-    part(core, id, 0, core.granule())
-}
-
-/// The alias of `len` bytes that start `offset` bytes into granule `id` and continue in the granules numbered next.
-///
-/// The caller holds the granules.
-pub(crate) fn part(core: &Core, id: u32, offset: usize, len: usize) -> DataMut<'_> {
-    // SAFETY: aliases of a granule stay mapped while it is in anybody's hands (`lent_objects`), and no Rust reference points
-    // into the alias arena.
-    unsafe { DataMut::new(one(alias(core, id, offset, len))) }
-}
-
-/// The addresses of the alias of `len` bytes that start `offset` bytes into granule `id` and continue in the granules
-/// numbered next.
-pub(crate) fn alias(core: &Core, id: u32, offset: usize, len: usize) -> Span {
-    core.aliases().span(core.alias_offset(id) + offset, len)
-}
-
-/// Client memory in a window. A store there works like one by the client itself: a protected granule faults and is
-/// replaced.
-///
-/// The caller holds the bytes mutably borrowed, or owns them, and does not hold the space's lock.
-pub(crate) fn window(core: &Core, addr: usize, len: usize) -> DataMut<'_> {
-    // SAFETY: the caller has checked that the bytes are in a region, which is mapped until its owner is dropped, and has the
-    // only reference to them, which it does not use meanwhile.
-    unsafe { DataMut::new(one(core.windows.span(addr - core.windows.base(), len))) }
-}
-
-#[inline]
-pub(crate) fn one(span: Span) -> Segments {
-    let mut segments = Segments::new();
-    segments.push(span);
-    segments
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`; a region has one owner, borrowed mutably here.
+        unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(self.addr), self.len) }
+    }
 }
 
 impl Space {

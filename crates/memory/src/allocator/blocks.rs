@@ -11,11 +11,11 @@
 
 use genie_sys::Object;
 
-use crate::granule::{GranuleRuns, Place, push};
-use crate::objects::Objects;
-use crate::runs::Run;
-use crate::slots::Slot;
 use crate::space::{Core, Space, State};
+use crate::tables::granule::{GranuleRuns, Place, push};
+use crate::tables::objects::Objects;
+use crate::tables::runs::Run;
+use crate::tables::slots::Slot;
 use crate::{Error, LenderId, Mark, RegionId, Result};
 
 /// Blocks have lengths in steps of a sixteenth of a power of two, so that freed ones fit others of about their length.

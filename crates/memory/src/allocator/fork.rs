@@ -16,7 +16,7 @@ use std::cell::Cell;
 use super::Inside;
 use super::heap::Heap;
 use crate::space::Space;
-use crate::{Result, views};
+use crate::{Result, aliases};
 
 thread_local! {
     /// The copies for the child that this thread is about to make. It has no destructor, as `Inside` has none.
@@ -97,7 +97,7 @@ impl Space {
                 for (offset, len) in state.objects.touched(core, run) {
                     // SAFETY: within the fresh private mapping, to which there is no other reference.
                     let place = unsafe { std::slice::from_raw_parts_mut(copied.copy.add(at + offset), len) };
-                    views::part(core, run.start, offset, len).copy_to(place);
+                    aliases::part(core, run.start, offset, len).copy_to(place);
                 }
                 at += core.bytes(run.len);
             }

@@ -1,7 +1,7 @@
 use genie_sys::GranuleKind;
 
 use super::*;
-use crate::{Config, Direction, InputPlan, Protection, views};
+use crate::{Config, Direction, InputPlan, Protection, aliases};
 
 #[path = "../../../../sys/tests/skip/mod.rs"]
 mod skip;
@@ -34,9 +34,9 @@ fn a_block_that_moves_beside_a_protected_one_leaves_it_protected() {
     let output = space.reference(neighbour, LEN, Direction::Out).unwrap();
     space.read_only(&output).unwrap();
     assert_eq!(space.resize_block(&BOUNDS, block, 2 * LEN, 1), Some(room));
-    views::window(space.core(), neighbour, LEN).fill(9);
+    aliases::window(space.core(), neighbour, LEN).fill(9);
     assert!(output.data().to_vec() == [7; LEN], "a store reached pending output");
-    assert!(views::window(space.core(), room, LEN).to_vec() == [7; LEN], "the block's bytes");
+    assert!(aliases::window(space.core(), room, LEN).to_vec() == [7; LEN], "the block's bytes");
     drop(output);
     space.check().unwrap();
 }

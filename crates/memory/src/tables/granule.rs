@@ -13,10 +13,10 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::lent_objects::{LentObjects, Origin};
-use crate::runs::Run;
-use crate::stock::Stocks;
-use crate::tables::reserve;
+use crate::tables::lent_objects::{LentObjects, Origin};
+use crate::tables::room::reserve;
+use crate::tables::runs::Run;
+use crate::tables::stock::Stocks;
 use crate::{Direction, LenderId, Result};
 
 /// A granule of one of a space's objects.

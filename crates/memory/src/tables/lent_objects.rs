@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 
 use crate::LenderId;
-use crate::runs::{FreeRuns, Run};
-use crate::stock::Stocks;
+use crate::tables::runs::{FreeRuns, Run};
+use crate::tables::stock::Stocks;
 
 /// Where the memory of a lender's object comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Result;
-use crate::runs::{FreeRuns, Run};
-use crate::tables::reserve;
+use crate::tables::room::reserve;
+use crate::tables::runs::{FreeRuns, Run};
 
 /// One granule-sized place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::LenderId;
-use crate::runs::FreeRuns;
+use crate::tables::runs::FreeRuns;
 
 /// A function that was left here by the code that speaks with a lender.
 pub(crate) struct Tell<F: ?Sized>(pub(crate) Arc<F>);

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 
-use crate::space::{Core, State};
-use crate::{LenderId, Mark, RegionId};
+use crate::Mark;
+use crate::tables::regions::RegionId;
 
 /// Regions are reused only for buffers of as many granules, so regions of lengths that never come again would take all the memory
 /// that queues may keep. This is enough for four regions of 16 MiB.
@@ -76,33 +76,5 @@ impl Queues {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = RegionId> {
         self.migrants.regions.iter().chain(&self.natives.regions).map(|queued| queued.region)
-    }
-}
-
-impl State {
-    /// Whether a region holds granules of a lender that is gone, and so should not last.
-    pub(crate) fn holds_leftovers(&self, region: RegionId) -> bool {
-        if self.granules.lent_objects.all_stay() {
-            return false;
-        }
-        let Some(region) = self.regions.get(region) else { return false };
-        let mut granules = self.slots.run(region.slots).filter_map(|slot| slot.granule);
-        granules.any(|id| !self.granules.belongs(id, LenderId::OWN))
-    }
-
-    /// Removes the regions in the queues.
-    pub(crate) fn flush_queues(&mut self, core: &Core) {
-        let queued: Vec<_> = self.queues.iter().collect();
-        self.queues = Queues::default();
-        for region in queued {
-            // When the kernel cannot unmap, the addresses stay reserved; the granules are free all the same.
-            let _ = self.remove_region(core, region);
-        }
-    }
-
-    /// Whether one of the granules that `of` selects is in a region kept for reuse.
-    pub(crate) fn is_queued(&self, of: impl Fn(u32) -> bool) -> bool {
-        let queued = self.queues.iter().filter_map(|region| self.regions.get(region));
-        queued.flat_map(|region| self.slots.run(region.slots)).filter_map(|slot| slot.granule).any(of)
     }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::pool::Shelf;
+use crate::tables::shelf::Shelf;
 
 /// The shortest chunk: 4 KiB.
 const SHORTEST: u32 = 12;
