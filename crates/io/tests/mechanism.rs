@@ -6,13 +6,13 @@ mod output;
 mod overlays;
 mod subcontract;
 
+use genie_conformance::{Buffering, Guard, Setup};
 use genie_io::{Interface, Limits, Pending, ServerHandle, servers::memory::Memory};
 use genie_memory::{Buffer, GranuleKind};
 use genie_passing::{Costs, Overlays, Passing, Thresholds};
 
 use crate::support::holder::Holder;
 use crate::support::machine::proc::while_pages_stay;
-use crate::support::setup::{Buffering, Guard, Setup};
 
 /// Bytes in the tests' buffers.
 const LEN: usize = 16 << 20;

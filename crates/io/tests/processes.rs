@@ -17,22 +17,22 @@ mod traffic;
 
 use std::time::{Duration, Instant};
 
+use genie_conformance::{Scene, Setup};
 use genie_io::channel::ConnectOptions;
 use genie_io::{Interface, Limits, ServerHandle};
 use genie_memory::{Buffer, GranuleKind};
 use genie_passing::Thresholds;
 
-use crate::support::channel::{Channel, pool};
+use crate::support::channel::pool;
 use crate::support::holder::Holder;
 use crate::support::machine::{mappings_of, object_at, skip};
 use crate::support::peer::{Ask, Kind, Link, Opening, Peer};
-use crate::support::setup::Setup;
-use crate::support::transport::{Place, Transport};
+use crate::support::transport::{Place, open_at};
 
 /// A client here, and servers in a process of the test's own.
 struct Fixture {
     /// Dropped before the process is killed.
-    channel: Channel,
+    channel: Scene,
     peer: Peer,
 }
 
@@ -45,7 +45,7 @@ impl Fixture {
     fn open_with(test: &str, kind: GranuleKind, place: Place, limits: Limits) -> Option<Self> {
         let peer = Peer::own();
         let setup = Setup::allowed(kind);
-        let channel = Channel::open_at(&peer, test, setup, place, limits, Thresholds::ALWAYS)?;
+        let channel = open_at(&peer, test, setup, place, limits, Thresholds::ALWAYS)?;
         Some(Self { channel, peer })
     }
 

@@ -29,10 +29,10 @@ macro_rules! configurations {
     ($cases:literal: $($test:ident: $kind:ident, $guard:ident, $buffering:ident, $place:ident;)*) => {$(
         #[test]
         fn $test() {
-            let setup = support::setup::Setup::new(
-                support::setup::Granules::$kind,
-                support::setup::Guard::$guard,
-                support::setup::Buffering::$buffering,
+            let setup = genie_conformance::Setup::new(
+                genie_conformance::Granules::$kind,
+                genie_conformance::Guard::$guard,
+                genie_conformance::Buffering::$buffering,
             );
             run::programs(stringify!($test), setup, support::transport::Place::$place, $cases);
         }

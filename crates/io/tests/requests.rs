@@ -12,21 +12,20 @@ mod room;
 mod threads;
 mod time;
 
+use genie_conformance::{Scene, Setup};
 use genie_io::{Interface, Limits, Pending, Reply};
 use genie_memory::GranuleKind;
 use genie_passing::{Scheme, Thresholds};
 
 use crate::support::holder::{HOLD, Holder};
-use crate::support::setup::Setup;
-use crate::support::transport::{InProcess, Transport};
 
 /// A client on small granules with these limits.
-fn client(test: &str, limits: Limits) -> Option<InProcess> {
-    InProcess::open_with(test, Setup::allowed(GranuleKind::Base), limits, Thresholds::ALWAYS)
+fn client(test: &str, limits: Limits) -> Option<Scene> {
+    Scene::in_process(test, Setup::allowed(GranuleKind::Base), limits, Thresholds::ALWAYS)
 }
 
 /// Submits an output of these bytes to the holder.
-fn submit(t: &InProcess, bytes: &[u8]) -> Pending<'static> {
+fn submit(t: &Scene, bytes: &[u8]) -> Pending<'static> {
     submit_to(t.interface(), t.holder(), bytes).expect("a request")
 }
 
@@ -39,7 +38,7 @@ fn submit_to(
 }
 
 /// Has the server reply, and takes the reply.
-fn finish(t: &InProcess, pending: Pending<'_>) -> Reply {
+fn finish(t: &Scene, pending: Pending<'_>) -> Reply {
     t.holder().reply(pending.id());
     pending.sync().expect("a reply")
 }

@@ -3,10 +3,10 @@
 use std::fs::{self, FileTimes, OpenOptions};
 use std::os::unix::fs::FileExt;
 
+use genie_conformance::bytes::{pattern, same};
+use genie_conformance::machine::skip;
 use genie_file::{BLOCK, Statistics};
 
-use crate::support::bytes::{pattern, same};
-use crate::support::machine::skip;
 use crate::{Files, settle};
 
 /// How many bytes this thread has had the kernel read so far; reading that counts, too.

@@ -4,13 +4,14 @@
 mod cache;
 mod confinement;
 mod mapped;
+mod promises;
 mod ranges;
 mod refusals;
 mod schemes;
-mod support;
 mod trees;
 mod uploads;
 
+use genie_conformance::{Guard, Setup};
 use genie_passing::Thresholds;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,7 +19,6 @@ use std::time::Duration;
 use genie_file::{self as file, File};
 use genie_io::{Failed, In, Interface, Limits, Out, Reply, ServerError, ServerHandle, ServiceId};
 use genie_memory::GranuleKind;
-use support::setup::{Guard, Setup};
 
 /// A server of a fresh directory, and a client.
 struct Files {

@@ -4,10 +4,10 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use genie_conformance::bytes::{pattern, same};
 use genie_file::Statistics;
 use genie_io::ServerHandle;
 
-use crate::support::bytes::{pattern, same};
 use crate::{Files, Stop};
 
 fn mapped() -> Files {
@@ -88,7 +88,7 @@ fn a_file_that_is_shortened_all_the_time_kills_nobody() {
 fn what_hides_its_size_is_read() {
     let mut files = mapped();
     let Ok(server) = genie_file::File::open("/proc/sys/kernel", 0) else {
-        return crate::support::machine::skip("what_hides_its_size_is_read", "/proc/sys is missing");
+        return genie_conformance::machine::skip("what_hides_its_size_is_read", "/proc/sys is missing");
     };
     files.handle = ServerHandle::new(server.mapped());
     assert_eq!(files.fetch("ostype", 0, 100), b"Linux\n");

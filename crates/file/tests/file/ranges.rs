@@ -3,10 +3,10 @@
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use genie_conformance::bytes::{pattern, same};
 use genie_file as file;
 use proptest::prelude::*;
 
-use crate::support::bytes::{pattern, same};
 use crate::{Files, Stop, settle};
 
 const BLOCK: usize = file::BLOCK;

@@ -4,13 +4,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use genie_conformance::bytes::{pattern, same};
+use genie_conformance::machine::skip;
 use genie_file::{self as file, File, STAT, SYNC};
 use genie_io::{Error, In, Out, ServerError, ServiceId};
 use genie_sys::Errno;
 use rustix::process::Uid;
 
-use crate::support::bytes::{pattern, same};
-use crate::support::machine::skip;
 use crate::{Files, settle};
 
 #[track_caller]

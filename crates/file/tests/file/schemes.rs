@@ -1,5 +1,7 @@
 //! Every scheme, both ways, with small and huge granules, through the cache and around it.
 
+use genie_conformance::bytes::{pattern, same};
+use genie_conformance::{Setup, assert_idle};
 use genie_file as file;
 use genie_io::{In, Limits, Out, Reply};
 use genie_memory::GranuleKind;
@@ -7,8 +9,6 @@ use genie_passing::Scheme;
 use genie_passing::Thresholds;
 use genie_passing::model::{Allocation, Integrity};
 
-use crate::support::bytes::{pattern, same};
-use crate::support::setup::{Setup, assert_idle};
 use crate::{Files, settle};
 
 /// Room for 8 blocks is half of the cache.

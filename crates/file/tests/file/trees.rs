@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use genie_conformance::bytes::pattern;
 use genie_file::{
     self as file, self, Attributes, CHECKSUM, CHECKSUM_MAX, Checksum, Entry, Kind, LIST, MKDIR, STAT,
 };
 use genie_io::{In, ServerError, ServerHandle};
 use genie_sys::Errno;
 
-use crate::support::bytes::pattern;
 use crate::{Files, refused, settle};
 
 impl Files {

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+use genie_conformance::bytes::{pattern, same};
+use genie_conformance::machine::skip;
 use genie_file::{
     self as file, self, ABANDON, BEGIN, BEGIN_ROOM, Begin, COMMIT, Checksum, Commit, File, MKDIR, Token,
 };
@@ -14,8 +16,6 @@ use genie_io::ServerError;
 use genie_sys::Errno;
 use rustix::fs::{CWD, FileType, makedev, mknodat};
 
-use crate::support::bytes::{pattern, same};
-use crate::support::machine::skip;
 use crate::{Files, Stop};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,5 +1,6 @@
 //! Memory outside the interface's regions: passed by every native scheme, by copying, and the receipt says so.
 
+use genie_conformance::{Guard, assert_idle, checked};
 use genie_io::servers::memory::STORE;
 use genie_io::{In, Out};
 use genie_memory::GranuleKind;
@@ -9,7 +10,6 @@ use genie_passing::{Overlays, Reason, Scheme, Thresholds};
 use super::{Fixture, LEN};
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{HOLD, Holder};
-use crate::support::setup::{Guard, assert_idle, checked};
 
 /// Memory of the program's file, mapped read-only.
 static MAPPED: &[u8] = include_bytes!("foreign.rs");

@@ -1,5 +1,6 @@
 //! Input by page swapping: the server's frames become the client's.
 
+use genie_conformance::Guard;
 use genie_io::servers::memory;
 use genie_io::{In, Pending};
 use genie_passing::{Reason, Receipt, Scheme, Thresholds};
@@ -8,7 +9,6 @@ use super::{Fixture, LEN, changed};
 use crate::on_each_kind;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
-use crate::support::setup::Guard;
 
 on_each_kind! {
     emulated_copy_input_swaps_frames,

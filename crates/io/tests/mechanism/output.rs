@@ -1,5 +1,6 @@
 //! Output in place: TCOW replaces the granules that are stored into, and no others.
 
+use genie_conformance::Guard;
 use genie_io::{Out, Pending};
 use genie_memory::GranuleKind;
 use genie_passing::{Reason, Scheme, Thresholds};
@@ -9,7 +10,6 @@ use crate::on_each_kind;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
 use crate::support::machine::{locks_memory, proc, skip};
-use crate::support::setup::Guard;
 
 on_each_kind! {
     emulated_copy_output_is_read_in_the_clients_frames,

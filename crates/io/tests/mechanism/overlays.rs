@@ -3,6 +3,7 @@
 //!
 //! Source: thesis table 7.3, which swaps without a condition.
 
+use genie_conformance::{Guard, Setup};
 use genie_io::{In, Interface, Limits};
 use genie_memory::GranuleKind;
 use genie_passing::{Overlays, Scheme, Thresholds};
@@ -12,7 +13,6 @@ use crate::support::bytes::{pattern, same};
 use crate::support::holder::{HOLD, Holder};
 use crate::support::machine::frames;
 use crate::support::machine::proc::while_pages_stay;
-use crate::support::setup::{Guard, Setup};
 
 #[test]
 fn overlays_become_migrant_buffers_huge() {

@@ -7,6 +7,7 @@ mod supplied;
 
 use std::sync::Arc;
 
+use genie_conformance::{assert_idle, checked};
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory::{Memory, SOURCE};
@@ -24,7 +25,6 @@ use crate::on_each_kind;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{Answer, Command, HOLD};
 use crate::support::relay::{Manner, Relay};
-use crate::support::setup::{assert_idle, checked};
 
 on_each_kind! {
     a_subcontractors_buffer_becomes_the_clients,

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use genie_conformance::assert_idle;
 use genie_io::{Error, In, Limits, Out};
 use genie_memory::GranuleKind;
 
 use super::{Fixture, eventually};
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{HOLD, Name};
-use crate::support::setup::assert_idle;
 use crate::support::transport::Place;
 
 fn fixture(test: &str) -> Option<Fixture> {

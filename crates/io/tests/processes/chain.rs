@@ -2,6 +2,7 @@
 //!
 //! Source: thesis §5.1, §7.5.
 
+use genie_conformance::{Setup, assert_idle, checked, memory_limit};
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory;
@@ -16,8 +17,7 @@ use crate::support::holder::HOLD;
 use crate::support::machine::{mappings_of, object_at};
 use crate::support::peer::{Kind, Link, Peer};
 use crate::support::relay::{HEADER, Manner, Relay};
-use crate::support::setup::{Setup, assert_idle, checked, memory_limit};
-use crate::support::transport::{Place, Transport};
+use crate::support::transport::Place;
 
 on_both_granules! {
     a_chain_of_processes_passes_data_that_the_middle_never_maps,

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use genie_conformance::checked;
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory::Memory;
@@ -18,7 +19,6 @@ use crate::on_both_granules;
 use crate::support::bytes::same;
 use crate::support::holder::{Answer, Command, Control, HOLD, Held, HoldingServer, Name};
 use crate::support::peer::{Ask, Peer};
-use crate::support::setup::checked;
 use crate::support::transport::Place;
 
 on_both_granules! {
@@ -204,7 +204,7 @@ fn a_request_is_evicted_that_the_server_was_just_about_to_keep() {
 fn requests_of_a_client_that_is_killed_are_evicted() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = Directory::at(directory.path().join("run")).expect("a run-time directory");
-    let held = Arc::new(Held::new(None, None));
+    let held = Arc::new(Held::new(None));
     held.set_obliging(true);
     let serving = Listener::bind_in(&at, "holder", HoldingServer(Arc::clone(&held)), ServeOptions::default());
     let running = serving.expect("a server").start().expect("threads");
@@ -230,7 +230,7 @@ fn pins_hold_the_memory_of_a_client_that_is_killed() {
     for mapping in [Mapping::Cached, Mapping::Transient] {
         let directory = tempfile::tempdir().expect("a directory");
         let at = Directory::at(directory.path().join("run")).expect("a run-time directory");
-        let held = Arc::new(Held::new(None, None));
+        let held = Arc::new(Held::new(None));
         held.set_obliging(true);
         let options = ServeOptions { mapping, ..ServeOptions::default() };
         let serving = Listener::bind_in(&at, "holder", HoldingServer(Arc::clone(&held)), options);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use genie_conformance::{Setup, assert_idle, memory_limit};
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::{Error, Interface, Limits, Out, ServerHandle};
@@ -19,11 +20,10 @@ use genie_passing::{Scheme, Thresholds};
 
 use super::{connect, eventually, open, opening};
 use crate::support::bytes::pattern;
-use crate::support::holder::{Command, Control, HOLD, Held, HoldingServer};
-use crate::support::log::{self, Log};
+use crate::support::holder::{Command, Control, HOLD, Held};
+use crate::support::log::{self, Log, Noting};
 use crate::support::peer::{Kind, Link, Peer};
 use crate::support::relay::{Manner, Relay};
-use crate::support::setup::{Setup, assert_idle, memory_limit};
 
 /// How long the client waits for its reply at first, and at most: in that time the request has to come to the last servers,
 /// which takes longer on a busy machine.
@@ -38,9 +38,8 @@ fn interface(test: &str) -> Option<Interface> {
 
 /// A holder in this process that lets requests go, and notes it.
 fn leaf(path: &Path, label: &str) -> (ServerHandle, Arc<Held>) {
-    let held = Arc::new(Held::new(None, Some(Log::open(path, label))));
-    held.set_obliging(true);
-    (ServerHandle::new(HoldingServer(Arc::clone(&held))), held)
+    let (server, held) = Noting::new(None, Some(Log::open(path, label)));
+    (ServerHandle::new(server), held)
 }
 
 /// A relay in this process.

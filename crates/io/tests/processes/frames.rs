@@ -9,7 +9,7 @@ use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{Answer, Command, HOLD};
 use crate::support::machine::frames;
-use crate::support::transport::{Place, Transport};
+use crate::support::transport::Place;
 
 on_both_granules! {
     emulated_copy_output_is_read_in_the_clients_frames,
@@ -199,13 +199,13 @@ fn migrant_buffers_come_and_go_in_their_frames(test: &str, kind: GranuleKind) {
 
 fn overlaid_input_is_copied_into_the_channel(test: &str, kind: GranuleKind) {
     // A server's own buffers hold other clients' data, too; only bytes leave them, and only when the request succeeds.
-    let setup = crate::support::setup::Setup {
-        buffering: crate::support::setup::Buffering::Pooled,
+    let setup = genie_conformance::Setup {
+        buffering: genie_conformance::Buffering::Pooled,
         ..super::Setup::allowed(kind)
     };
     let peer = super::Peer::own();
     let (limits, thresholds) = (genie_io::Limits::default(), genie_passing::Thresholds::ALWAYS);
-    let channel = super::Channel::open_at(&peer, test, setup, Place::Cached, limits, thresholds);
+    let channel = super::open_at(&peer, test, setup, Place::Cached, limits, thresholds);
     let Some(fixture) = channel.map(|channel| Fixture { channel, peer }) else { return };
     let mut buffer = fixture.buffer(15);
     if !shows_frames(test, &buffer) {

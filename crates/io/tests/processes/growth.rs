@@ -2,8 +2,7 @@
 //!
 //! How: what the client adds to an exhausted pool meanwhile is counted apart, and goes when the server has lent enough.
 
-use std::sync::Arc;
-
+use genie_conformance::{Buffering, Granules, Setup, assert_idle, checked, memory_limit};
 use genie_io::servers::memory::{FETCH, STORE};
 use genie_io::{In, Interface, Limits, Out, Pending, ServerHandle};
 use genie_memory::{GranuleKind, PoolSize, SharedObject, Space};
@@ -12,12 +11,10 @@ use genie_passing::{Receipt, Scheme, Thresholds};
 use super::{connect, eventually, open, opening};
 use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
-use crate::support::channel::Remote;
 use crate::support::holder::{HOLD, Holder, Name};
 use crate::support::machine::{mappings_of, missing_huge_pages, object_at, skip};
 use crate::support::peer::{Kind, Opening, Peer, fresh_name};
 use crate::support::relay::{Manner, Relay};
-use crate::support::setup::{Buffering, Granules, Setup, assert_idle, checked, memory_limit};
 
 on_both_granules! {
     an_exhausted_pool_grows_until_the_server_lends_no_more,
@@ -57,9 +54,9 @@ impl Small {
         let (name, granule) = (fresh_name("small"), setup.granule());
         let plain = opening(&name, Kind::Holder { pooled: None, log: None });
         let opening = Opening { pool: pool * granule, hard_pool: hard_pool * granule, ..plain };
-        let link = Arc::new(open(Peer::shared(), opening));
+        let link = open(Peer::shared(), opening);
         let server = connect(&interface, Peer::shared(), &name);
-        let holder = Holder::reached(server.clone(), Arc::new(Remote::new(&link, &interface, &server)));
+        let holder = Holder::elsewhere(&interface, server.clone(), link);
         Some(Self { interface, server, holder, granule, len: 3 * granule - REST })
     }
 

@@ -2,9 +2,9 @@
 //!
 //! Source: thesis §3.1.2, point 1.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use genie_conformance::{Buffering, Granules, Guard, Setup, assert_idle, memory_limit};
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory::{Memory, NULL};
@@ -13,10 +13,8 @@ use genie_memory::GranuleKind;
 use genie_passing::Thresholds;
 
 use super::{connect, open, opening};
-use crate::support::channel::Remote;
 use crate::support::holder::{HOLD, Holder, Name};
 use crate::support::peer::{Kind, Opening, Peer, fresh_name};
-use crate::support::setup::{Buffering, Granules, Guard, Setup, assert_idle, memory_limit};
 
 /// A client of a holder that grants little.
 struct Tight {
@@ -33,9 +31,9 @@ fn tight(test: &str, pending_bytes: usize, pending_requests: u32) -> Option<Tigh
     let interface = Setup::allowed(kind).interface(test, memory_limit(kind), limits, thresholds)?;
     let name = fresh_name("tight");
     let plain = opening(&name, Kind::Holder { pooled: None, log: None });
-    let link = Arc::new(open(Peer::shared(), Opening { pending_bytes, pending_requests, ..plain }));
+    let link = open(Peer::shared(), Opening { pending_bytes, pending_requests, ..plain });
     let server = connect(&interface, Peer::shared(), &name);
-    let holder = Holder::reached(server.clone(), Arc::new(Remote::new(&link, &interface, &server)));
+    let holder = Holder::elsewhere(&interface, server.clone(), link);
     Some(Tight { interface, server, holder })
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use genie_conformance::checked;
 use genie_io::servers::memory::{FETCH, NULL, STORE};
 use genie_io::{Error, In, Interface, Out, ServerHandle};
 use genie_memory::GranuleKind;
@@ -9,8 +10,7 @@ use genie_memory::GranuleKind;
 use super::{Fixture, eventually, filled};
 use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
-use crate::support::setup::checked;
-use crate::support::transport::{Place, Transport};
+use crate::support::transport::Place;
 
 on_both_granules! {
     a_stopped_server_holds_up_neither_a_submit_that_announces_memory_nor_another_thread,
@@ -88,8 +88,8 @@ fn a_request_does_not_overtake_the_memory_that_it_names(test: &str, kind: Granul
     let Some(fixture) = Fixture::open(test, kind, Place::Cached) else { return };
     let memory = fixture.channel.memory();
     for round in 0..8 {
-        let setup = crate::support::setup::Setup::allowed(kind);
-        let limit = crate::support::setup::memory_limit(kind);
+        let setup = genie_conformance::Setup::allowed(kind);
+        let limit = genie_conformance::memory_limit(kind);
         let thresholds = genie_passing::Thresholds::ALWAYS;
         let Some(fresh) = setup.interface(test, limit, genie_io::Limits::default(), thresholds) else {
             return;

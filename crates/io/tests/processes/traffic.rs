@@ -8,7 +8,7 @@ use genie_memory::GranuleKind;
 use genie_passing::Thresholds;
 
 use super::eventually;
-use crate::support::setup::Setup;
+use genie_conformance::Setup;
 
 const LEN: usize = 100_000;
 

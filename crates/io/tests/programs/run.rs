@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::ops::Range;
 use std::time::Duration;
 
+use genie_conformance::{Guard, Scene, Setup, checked};
 use genie_io::{Error, Limits};
 use genie_memory::GranuleKind;
 use genie_passing::{Scheme, Thresholds};
@@ -15,8 +16,7 @@ use super::action::{Action, BUFFERS, Delivery, End, OUTPUTS, program, thresholds
 use super::model::Model;
 use super::world::{InputAction, Memory, World};
 use crate::support::bytes::{pattern, same};
-use crate::support::setup::{Guard, Setup, checked};
-use crate::support::transport::{InProcess, Place, Transport, open};
+use crate::support::transport::{Place, open};
 
 /// Runs random programs on one configuration: `cases` of them, if nothing else is asked for.
 pub(crate) fn programs(test: &'static str, setup: Setup, place: Place, cases: u32) {
@@ -25,9 +25,7 @@ pub(crate) fn programs(test: &'static str, setup: Setup, place: Place, cases: u3
     // that are tried to find a shorter one start with nothing wrong.
     let space = Cell::new(None);
     let open = |thresholds| match (place, space.take()) {
-        (Place::InProcess, Some(space)) => {
-            Some(Box::new(InProcess::on(space, setup, limits.clone(), thresholds)) as Box<dyn Transport>)
-        }
+        (Place::InProcess, Some(space)) => Some(Scene::on(space, setup, limits.clone(), thresholds)),
         _ => open(test, setup, place, limits.clone(), thresholds),
     };
     if open(Thresholds::ALWAYS).is_none() {
@@ -42,7 +40,7 @@ pub(crate) fn programs(test: &'static str, setup: Setup, place: Place, cases: u3
     let result = TestRunner::new_with_rng(config, rng).run(&strategy, |(thresholds, actions)| {
         let transport =
             open(thresholds).ok_or_else(|| TestCaseError::fail("the machine ran out of memory"))?;
-        let mut run = Run::new(&*transport);
+        let mut run = Run::new(&transport);
         actions.iter().enumerate().for_each(|(step, action)| run.step(step, action));
         run.finish();
         transport.assert_idle();
@@ -72,14 +70,14 @@ fn seed() -> [u8; 32] {
 }
 
 struct Run<'t> {
-    transport: &'t dyn Transport,
+    transport: &'t Scene,
     model: Model,
     /// The client under test, and the oracle.
     worlds: [World<'t>; 2],
 }
 
 impl<'t> Run<'t> {
-    fn new(transport: &'t dyn Transport) -> Self {
+    fn new(transport: &'t Scene) -> Self {
         let worlds = [Scheme::EmulatedCopy, Scheme::Copy].map(|scheme| World::new(transport, scheme));
         let mut run = Self { transport, model: Model::default(), worlds };
         (0..BUFFERS).for_each(|buffer| run.reallocate(buffer, buffer * 100, false));

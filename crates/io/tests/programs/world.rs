@@ -3,13 +3,13 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::time::Duration;
 
+use genie_conformance::Scene;
 use genie_io::{Error, In, Out, Pending};
 use genie_memory::Buffer;
 use genie_passing::Scheme;
 
 use super::action::{BESIDE, BESIDE_BYTES, BUFFERS, Delivery, End};
 use crate::support::holder::{HOLD, Holder, Name};
-use crate::support::transport::Transport;
 
 /// A client's memory.
 pub(crate) enum Memory {
@@ -45,7 +45,7 @@ struct Held {
 
 /// One client.
 pub(crate) struct World<'t> {
-    transport: &'t dyn Transport,
+    transport: &'t Scene,
     scheme: Scheme,
     pub(crate) buffers: [Option<Memory>; BUFFERS],
     outputs: Vec<Held>,
@@ -64,7 +64,7 @@ pub(crate) struct InputAction<'a> {
 }
 
 impl<'t> World<'t> {
-    pub(crate) fn new(transport: &'t dyn Transport, scheme: Scheme) -> Self {
+    pub(crate) fn new(transport: &'t Scene, scheme: Scheme) -> Self {
         Self { transport, scheme, buffers: Default::default(), outputs: Vec::new() }
     }
 

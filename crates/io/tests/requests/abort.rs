@@ -7,7 +7,6 @@ use genie_io::{Error, In, Limits, Out};
 
 use super::{client, finish, submit};
 use crate::support::holder::{Answer, Command, HOLD};
-use crate::support::transport::Transport;
 
 #[test]
 fn an_aborted_request_is_let_go_by_its_server() {

@@ -1,5 +1,6 @@
 //! What requests are composed of: buffers, arguments, and elements of different schemes.
 
+use genie_conformance::Scene;
 use genie_io::servers::memory;
 use genie_io::{Error, In, Limits, Out, Reply, Returned};
 use genie_passing::{Reason, Scheme};
@@ -7,7 +8,6 @@ use genie_passing::{Reason, Scheme};
 use super::{client, finish};
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{Answer, Command, HOLD, PASS};
-use crate::support::transport::{InProcess, Transport};
 
 #[test]
 fn an_argument_goes_with_the_request_and_with_the_reply() {
@@ -198,7 +198,7 @@ fn no_bytes_are_passed_under_every_native_scheme() {
     t.assert_idle();
 }
 
-fn empty(t: &InProcess, scheme: Scheme, len: usize, at: usize) {
+fn empty(t: &Scene, scheme: Scheme, len: usize, at: usize) {
     let what = format!("{scheme}, no bytes at {at}");
     let buffer = t.interface().allocate(len).expect("a buffer");
     let request = t.interface().request(t.holder().handle(), HOLD);

@@ -1,5 +1,6 @@
 //! Servers that panic or misbehave, clients that lose interest, and what comes back.
 
+use genie_conformance::checked;
 use genie_io::{
     Error, Failed, In, Incoming, Limits, Out, RequestId, Returned, Server, ServerHandle, Service, ServiceId,
 };
@@ -8,8 +9,6 @@ use genie_passing::{Overlays, Scheme};
 use super::{client, finish, submit};
 use crate::support::bytes::same;
 use crate::support::holder::{Answer, Command, HOLD, Holder, UNMAPPED};
-use crate::support::setup::checked;
-use crate::support::transport::Transport;
 
 /// A server that panics with a request in its hands, before or after it looked at it.
 struct Panicking;

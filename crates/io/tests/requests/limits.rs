@@ -7,7 +7,6 @@ use genie_passing::Scheme;
 
 use super::{client, finish, submit, submit_to};
 use crate::support::holder::HOLD;
-use crate::support::transport::Transport;
 
 const LIMIT: usize = 100_000;
 

@@ -6,13 +6,13 @@
 
 use std::time::{Duration, Instant};
 
+use genie_conformance::{Setup, assert_idle};
 use genie_io::{Error, Interface, Limits, Out, Pending};
 use genie_memory::{Buffer, GranuleKind};
 use genie_passing::{Reason, Scheme, Thresholds};
 
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{HOLD, Holder};
-use crate::support::setup::{Setup, assert_idle};
 
 const GRANULE: usize = 4096;
 const TIMEOUT: Duration = Duration::from_millis(20);

@@ -7,7 +7,6 @@ use genie_io::{
 };
 
 use super::client;
-use crate::support::transport::Transport;
 
 struct Greeter;
 

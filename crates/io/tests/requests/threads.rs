@@ -14,7 +14,6 @@ use genie_sys::lock::Mutex;
 use super::{client, submit};
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
-use crate::support::transport::Transport;
 
 #[test]
 fn a_reply_may_come_from_another_thread() {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use genie_conformance::Scene;
 use genie_io::{
     Error, In, Incoming, Limits, Out, Pending, RequestId, Server, ServerHandle, Service, ServiceId,
 };
@@ -10,7 +11,6 @@ use genie_sys::lock::Mutex;
 
 use super::{client, finish, submit};
 use crate::support::holder::HOLD;
-use crate::support::transport::{InProcess, Transport};
 
 const TIMEOUT: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_millis(50);
@@ -136,7 +136,7 @@ fn a_reply_in_time_is_a_reply() {
 }
 
 /// Whether a request was replied to before it timed out; if so, the reply counts, however late the client looks at it.
-fn is_replied_to_in_time(t: &InProcess, timeout: Duration) -> bool {
+fn is_replied_to_in_time(t: &Scene, timeout: Duration) -> bool {
     let aborted = t.holder().aborted();
     let began = Instant::now();
     let request = t.interface().request(t.holder().handle(), HOLD).timeout(timeout);

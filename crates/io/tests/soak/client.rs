@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use genie_conformance::checked;
 use genie_io::channel::ConnectOptions;
 use genie_io::channel::directory::Directory;
 use genie_io::{Error, Interface, Limits, Pending, ServerHandle};
@@ -19,7 +20,6 @@ use crate::random::Random;
 use crate::relay::{held, lent};
 use crate::scarcity::Scarcity;
 use crate::steps::step;
-use crate::support::setup::checked;
 use crate::tally::Tally;
 use crate::traces::Traces;
 use crate::verdict::{is_short, names_descriptors};

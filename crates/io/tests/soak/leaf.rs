@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use genie_conformance::checked;
 use genie_io::channel::{Listener, Running, ServeOptions, Serving, Status, servers};
 use genie_io::{
     Anticipated, ClientId, Error, Incoming, RequestId, Server, ServerError, ServerHandle, Service,
@@ -21,7 +22,6 @@ use crate::panics::{self, panic_as_ordered};
 use crate::random::Random;
 use crate::scarcity::Scarcity;
 use crate::support::bytes::pattern;
-use crate::support::setup::checked;
 use crate::tally::Tally;
 use crate::traces::Traces;
 

@@ -3,12 +3,13 @@
 //! Why: if one interface aborts a request, or its request times out, that must end its own request and never one of the
 //! other interface.
 
+use genie_conformance::checked;
+
 use crate::cast::{ConductorLink, Cue, Kind, Word};
 use crate::client::{Client, LIMIT};
 use crate::leaf::{Leaf, PATIENCE, eventually};
 use crate::panics;
 use crate::random::Random;
-use crate::support::setup::checked;
 use crate::traces::Traces;
 
 /// Plays until the conductor has it end.

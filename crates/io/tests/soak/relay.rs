@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use genie_conformance::checked;
 use genie_io::channel::ConnectOptions;
 use genie_io::{
     Error, Failed, In, Incoming, Interface, Limits, Out, Reply, RequestId, Server, ServerError, Service,
@@ -15,7 +16,6 @@ use crate::cast::{ConductorLink, Cue, Word};
 use crate::door::{Door, Visit};
 use crate::leaf::{PATIENCE, claim, eventually, options, small_space};
 use crate::order::{HEADER, Order};
-use crate::support::setup::checked;
 use crate::traces::Traces;
 use crate::verdict::{Circumstances, Reason};
 

@@ -1,5 +1,6 @@
 //! Servers that overlay or link data of their own, and then forward the buffer: the later server's data is the newer.
 
+use genie_conformance::assert_idle;
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::{In, Incoming, Interface, Server, ServerError, ServerHandle};
@@ -8,8 +9,7 @@ use genie_passing::{Overlays, Scheme};
 use super::{ASK, Contractor, Fixture, relay};
 use crate::on_each_kind;
 use crate::support::bytes::{pattern, same};
-use crate::support::holder::held::Device;
-use crate::support::setup::assert_idle;
+use crate::support::holder::Device;
 
 on_each_kind! {
     a_later_server_stores_over_what_a_subcontractor_has_supplied,

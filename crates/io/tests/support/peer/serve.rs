@@ -17,8 +17,8 @@ use rustix::process::Signal;
 
 use super::message::{self, Ask, Kind, Opening, Pooled, Told};
 use super::{CONTROL, DIRECTORY, OWNED, run_of};
-use crate::support::holder::{Control, Held, HoldingServer, Name};
-use crate::support::log::Log;
+use crate::support::holder::{Control, Held, Name};
+use crate::support::log::{Log, Noting};
 use crate::support::relay::Relay;
 
 /// The name of the test that is the peer.
@@ -99,9 +99,9 @@ impl Connection {
                     let overlays = pooled.map(|Pooled { len, count }| {
                         Overlays::reserve(private(listener), 0, len, count).expect("memory for the pool")
                     });
-                    let held = holder.insert(Arc::new(Held::new(overlays, open_log(log))));
-                    held.set_obliging(log.is_some());
-                    HoldingServer(Arc::clone(held))
+                    let (server, held) = Noting::new(overlays, open_log(log));
+                    holder = Some(held);
+                    server
                 })?;
                 self.holder = holder;
                 Ok(())

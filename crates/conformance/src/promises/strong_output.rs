@@ -6,12 +6,12 @@ use genie_io::Out;
 use genie_passing::Scheme;
 
 use super::schemes::{filled, replied, slices, strong_native, submit_out};
-use crate::support::bytes::{pattern, same};
-use crate::support::holder::HOLD;
-use crate::support::setup::{Guard, fresh_seed};
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::bytes::{pattern, same};
+use crate::holder::HOLD;
+use crate::setup::{Guard, fresh_seed};
 
-pub(crate) fn stores_after_the_request_are_not_seen(t: &dyn Transport) {
+pub(crate) fn stores_after_the_request_are_not_seen(t: &Scene) {
     for scheme in strong_native() {
         for slice in slices(t) {
             let what = format!("{scheme} of {slice:?}");
@@ -30,7 +30,7 @@ pub(crate) fn stores_after_the_request_are_not_seen(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn kernel_reads_after_the_request_are_not_seen(t: &dyn Transport) {
+pub(crate) fn kernel_reads_after_the_request_are_not_seen(t: &Scene) {
     for scheme in strong_native() {
         for slice in slices(t) {
             let what = format!("{scheme} of {slice:?}");
@@ -60,7 +60,7 @@ pub(crate) fn kernel_reads_after_the_request_are_not_seen(t: &dyn Transport) {
 const EFAULT: i32 = 14;
 
 /// A pipe's reader stores into the buffer piece by piece.
-fn from_a_pipe(t: &dyn Transport) {
+fn from_a_pipe(t: &Scene) {
     if t.setup().guard == Guard::Stores {
         return;
     }
@@ -78,7 +78,7 @@ fn from_a_pipe(t: &dyn Transport) {
     replied(pending);
 }
 
-pub(crate) fn a_buffer_dropped_meanwhile_is_still_read(t: &dyn Transport) {
+pub(crate) fn a_buffer_dropped_meanwhile_is_still_read(t: &Scene) {
     for scheme in strong_native() {
         let (buffer, before) = filled(t);
         let pending = submit_out(t, scheme, &buffer[3..]);
@@ -94,7 +94,7 @@ pub(crate) fn a_buffer_dropped_meanwhile_is_still_read(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn outputs_of_one_granule_differ(t: &dyn Transport) {
+pub(crate) fn outputs_of_one_granule_differ(t: &Scene) {
     for scheme in strong_native() {
         let granule = t.setup().granule();
         let mut buffer = t.interface().allocate(granule).expect("a buffer");
@@ -119,7 +119,7 @@ pub(crate) fn outputs_of_one_granule_differ(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn overlapping_outputs_are_independent(t: &dyn Transport) {
+pub(crate) fn overlapping_outputs_are_independent(t: &Scene) {
     for scheme in strong_native() {
         for other in strong_native() {
             let granule = t.setup().granule();
@@ -142,7 +142,7 @@ pub(crate) fn overlapping_outputs_are_independent(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn an_anticipated_reply_frees_the_buffer(t: &dyn Transport) {
+pub(crate) fn an_anticipated_reply_frees_the_buffer(t: &Scene) {
     for scheme in strong_native() {
         let (mut buffer, before) = filled(t);
         let pending = submit_out(t, scheme, &buffer);
@@ -156,7 +156,7 @@ pub(crate) fn an_anticipated_reply_frees_the_buffer(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn a_failed_output_changes_nothing(t: &dyn Transport) {
+pub(crate) fn a_failed_output_changes_nothing(t: &Scene) {
     for scheme in strong_native() {
         let (mut buffer, before) = filled(t);
         let request = t.interface().request(t.holder().handle(), HOLD);

@@ -16,9 +16,9 @@ use genie_passing::{Outboard, Scheme};
 use genie_sys::lock::Mutex;
 
 use super::schemes::{buffer_len, filled, replied, slices, strong_native, submit_out};
-use crate::support::bytes::{pattern, same};
-use crate::support::setup::fresh_seed;
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::bytes::{pattern, same};
+use crate::setup::fresh_seed;
 
 /// A device with memory of its own.
 #[derive(Default)]
@@ -126,12 +126,12 @@ fn breaking_driver(bytes: &[u8], breaks_after: usize) -> ServerHandle {
 }
 
 /// Submits an input into borrowed bytes.
-fn receive<'b>(t: &dyn Transport, driver: &ServerHandle, scheme: Scheme, bytes: &'b mut [u8]) -> Pending<'b> {
+fn receive<'b>(t: &Scene, driver: &ServerHandle, scheme: Scheme, bytes: &'b mut [u8]) -> Pending<'b> {
     let request = t.interface().request(driver, ServiceId(0));
     request.input(In::borrowed(scheme, bytes)).submit().unwrap_or_else(|failed| panic!("{scheme}: {failed}"))
 }
 
-pub(crate) fn data_comes_from_outboard_memory(t: &dyn Transport) {
+pub(crate) fn data_comes_from_outboard_memory(t: &Scene) {
     for scheme in Scheme::ALL {
         for slice in slices(t) {
             let what = format!("{scheme} into {slice:?}");
@@ -158,7 +158,7 @@ pub(crate) fn data_comes_from_outboard_memory(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn no_more_than_said_comes_from_outboard_memory(t: &dyn Transport) {
+pub(crate) fn no_more_than_said_comes_from_outboard_memory(t: &Scene) {
     for scheme in strong_native() {
         for slice in slices(t) {
             for actual in [0, slice.len() / 2, slice.len() - 1] {
@@ -182,7 +182,7 @@ pub(crate) fn no_more_than_said_comes_from_outboard_memory(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn a_failed_transfer_changes_nothing(t: &dyn Transport) {
+pub(crate) fn a_failed_transfer_changes_nothing(t: &Scene) {
     for scheme in strong_native() {
         let (mut buffer, before) = filled(t);
         let (driver, counts) = driver(&vec![1; before.len()], before.len(), true);
@@ -195,7 +195,7 @@ pub(crate) fn a_failed_transfer_changes_nothing(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn a_transfer_that_breaks_off_changes_nothing(t: &dyn Transport) {
+pub(crate) fn a_transfer_that_breaks_off_changes_nothing(t: &Scene) {
     for scheme in strong_native() {
         for slice in slices(t) {
             let what = format!("{scheme} into {slice:?}");
@@ -226,7 +226,7 @@ fn broke_off(result: Result<Reply, Failed>, what: &str) {
     assert!(error.to_string().contains("a cable came off"), "{what}: {error}");
 }
 
-pub(crate) fn of_several_inputs_none_is_delivered_when_one_breaks_off(t: &dyn Transport) {
+pub(crate) fn of_several_inputs_none_is_delivered_when_one_breaks_off(t: &Scene) {
     let half = buffer_len(t) / 2;
     for scheme in strong_native() {
         let data = pattern(fresh_seed(), 2 * half);
@@ -239,7 +239,7 @@ pub(crate) fn of_several_inputs_none_is_delivered_when_one_breaks_off(t: &dyn Tr
     }
 }
 
-pub(crate) fn a_device_that_may_fail_has_its_data_swapped(t: &dyn Transport) {
+pub(crate) fn a_device_that_may_fail_has_its_data_swapped(t: &Scene) {
     let (mut buffer, before) = filled(t);
     let data = pattern(fresh_seed(), before.len());
     let driver = breaking_driver(&data, data.len());
@@ -249,7 +249,7 @@ pub(crate) fn a_device_that_may_fail_has_its_data_swapped(t: &dyn Transport) {
     same(&buffer, &data, "the buffer");
 }
 
-pub(crate) fn data_from_outboard_memory_can_be_redirected(t: &dyn Transport) {
+pub(crate) fn data_from_outboard_memory_can_be_redirected(t: &Scene) {
     for scheme in strong_native() {
         for slice in slices(t) {
             let data = pattern(fresh_seed(), slice.len());
@@ -268,7 +268,7 @@ pub(crate) fn data_from_outboard_memory_can_be_redirected(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn data_from_outboard_memory_can_be_peeked_at(t: &dyn Transport) {
+pub(crate) fn data_from_outboard_memory_can_be_peeked_at(t: &Scene) {
     for scheme in strong_native() {
         let data = pattern(fresh_seed(), buffer_len(t));
         let (driver, _) = driver(&data, data.len(), false);
@@ -282,7 +282,7 @@ pub(crate) fn data_from_outboard_memory_can_be_peeked_at(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn output_pending_hides_data_from_outboard_memory(t: &dyn Transport) {
+pub(crate) fn output_pending_hides_data_from_outboard_memory(t: &Scene) {
     for scheme in strong_native() {
         for input in strong_native() {
             let (mut buffer, before) = filled(t);

@@ -8,12 +8,12 @@ use genie_memory::GranuleKind;
 use genie_passing::Reason;
 
 use super::schemes::{filled, weak_native};
-use crate::support::bytes::{pattern, same};
-use crate::support::holder::{HOLD, Name};
-use crate::support::setup::fresh_seed;
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::bytes::{pattern, same};
+use crate::holder::{HOLD, Name};
+use crate::setup::fresh_seed;
 
-pub(crate) fn input_fills_the_borrowed_bytes(t: &dyn Transport) {
+pub(crate) fn input_fills_the_borrowed_bytes(t: &Scene) {
     for scheme in weak_native() {
         let (mut buffer, _) = filled(t);
         let bytes = pattern(fresh_seed(), buffer.len());
@@ -33,7 +33,7 @@ pub(crate) fn input_fills_the_borrowed_bytes(t: &dyn Transport) {
 }
 
 /// Sends an input that the server keeps although the client has given it up; returns the server's name for it.
-fn send_in_vain(t: &dyn Transport, element: In<'_>) -> Name {
+fn send_in_vain(t: &Scene, element: In<'_>) -> Name {
     t.holder().set_obliging(false);
     let before = t.holder().held();
     let request = t.interface().request(t.holder().handle(), HOLD).timeout(Duration::from_millis(1));
@@ -42,7 +42,7 @@ fn send_in_vain(t: &dyn Transport, element: In<'_>) -> Name {
     t.holder().held().into_iter().find(|id| !before.contains(id)).expect("the server has it")
 }
 
-pub(crate) fn a_server_that_goes_on_after_a_timeout_stores_elsewhere(t: &dyn Transport) {
+pub(crate) fn a_server_that_goes_on_after_a_timeout_stores_elsewhere(t: &Scene) {
     for scheme in weak_native() {
         let (mut buffer, _) = filled(t);
         let id = send_in_vain(t, In::borrowed(scheme, &mut buffer));
@@ -60,7 +60,7 @@ pub(crate) fn a_server_that_goes_on_after_a_timeout_stores_elsewhere(t: &dyn Tra
     }
 }
 
-pub(crate) fn a_part_of_a_buffer_leaves_the_rest_alone(t: &dyn Transport) {
+pub(crate) fn a_part_of_a_buffer_leaves_the_rest_alone(t: &Scene) {
     for scheme in weak_native() {
         let granule = t.setup().granule();
         let (mut buffer, before) = filled(t);
@@ -82,7 +82,7 @@ pub(crate) fn a_part_of_a_buffer_leaves_the_rest_alone(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn output_is_read_where_it_is_borrowed(t: &dyn Transport) {
+pub(crate) fn output_is_read_where_it_is_borrowed(t: &Scene) {
     let (buffer, before) = filled(t);
     let granules = u32::from(t.setup().kind == GranuleKind::Huge);
     for element in [Out::emulated_share(&buffer), Out::share(&before)] {

@@ -8,12 +8,12 @@ use genie_passing::model::Integrity;
 
 use super::schemes::{failed, filled, replied, slices, strong_native};
 use super::strong_input::submit_in;
-use crate::support::bytes::{pattern, same};
-use crate::support::holder::HOLD;
-use crate::support::setup::fresh_seed;
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::bytes::{pattern, same};
+use crate::holder::HOLD;
+use crate::setup::fresh_seed;
 
-pub(crate) fn a_peek_takes_nothing(t: &dyn Transport) {
+pub(crate) fn a_peek_takes_nothing(t: &Scene) {
     for scheme in strong_native() {
         for slice in slices(t) {
             let what = format!("{scheme} into {slice:?}");
@@ -53,7 +53,7 @@ impl Elsewhere {
     }
 }
 
-pub(crate) fn data_can_be_redirected(t: &dyn Transport) {
+pub(crate) fn data_can_be_redirected(t: &Scene) {
     for scheme in strong_native() {
         for slice in slices(t) {
             for elsewhere in [Elsewhere::Heap, Elsewhere::Region(0), Elsewhere::Region(slice.start + 1)] {
@@ -63,7 +63,7 @@ pub(crate) fn data_can_be_redirected(t: &dyn Transport) {
     }
 }
 
-fn redirect(t: &dyn Transport, scheme: Scheme, slice: std::ops::Range<usize>, elsewhere: &Elsewhere) {
+fn redirect(t: &Scene, scheme: Scheme, slice: std::ops::Range<usize>, elsewhere: &Elsewhere) {
     let what = format!("{scheme} into {slice:?}, redirected");
     let (mut buffer, before) = filled(t);
     let after = pattern(fresh_seed(), slice.len());
@@ -88,7 +88,7 @@ fn redirect(t: &dyn Transport, scheme: Scheme, slice: std::ops::Range<usize>, el
 }
 
 /// Inputs given by value were once passed over: where one was shared, a redirection succeeded and delivered nothing there.
-pub(crate) fn data_for_buffers_given_by_value_can_be_redirected(t: &dyn Transport) {
+pub(crate) fn data_for_buffers_given_by_value_can_be_redirected(t: &Scene) {
     for scheme in Scheme::ALL.into_iter().take(4) {
         for elsewhere in [Elsewhere::Heap, Elsewhere::Region(0), Elsewhere::Region(5)] {
             let after = pattern(fresh_seed(), 2 * t.setup().granule() + 13);
@@ -115,7 +115,7 @@ pub(crate) fn data_for_buffers_given_by_value_can_be_redirected(t: &dyn Transpor
     }
 }
 
-pub(crate) fn a_redirection_to_more_buffers_than_there_are_inputs_is_refused(t: &dyn Transport) {
+pub(crate) fn a_redirection_to_more_buffers_than_there_are_inputs_is_refused(t: &Scene) {
     let after = pattern(fresh_seed(), 1000);
     let pending = give(t, Scheme::EmulatedCopy, &after);
     let [mut one, mut other] = [[0; 1000]; 2];
@@ -129,7 +129,7 @@ pub(crate) fn a_redirection_to_more_buffers_than_there_are_inputs_is_refused(t: 
 const BEFORE: u8 = 0x11;
 
 /// A request whose input buffer was given by value, and for which there is data.
-fn give(t: &dyn Transport, scheme: Scheme, data: &[u8]) -> Pending<'static> {
+fn give(t: &Scene, scheme: Scheme, data: &[u8]) -> Pending<'static> {
     let mut buffer = t.interface().allocate(data.len()).expect("a buffer");
     buffer.fill(BEFORE);
     let request = t.interface().request(t.holder().handle(), HOLD).input(In::owned(scheme, buffer));
@@ -138,7 +138,7 @@ fn give(t: &dyn Transport, scheme: Scheme, data: &[u8]) -> Pending<'static> {
     pending
 }
 
-pub(crate) fn a_redirection_that_is_too_short_changes_nothing(t: &dyn Transport) {
+pub(crate) fn a_redirection_that_is_too_short_changes_nothing(t: &Scene) {
     for scheme in strong_native() {
         let (mut buffer, before) = filled(t);
         let (low, high) = buffer.split_at_mut(100);
@@ -154,7 +154,7 @@ pub(crate) fn a_redirection_that_is_too_short_changes_nothing(t: &dyn Transport)
     }
 }
 
-pub(crate) fn a_pending_input_may_be_forgotten(t: &dyn Transport) {
+pub(crate) fn a_pending_input_may_be_forgotten(t: &Scene) {
     for scheme in strong_native() {
         for answered_first in [true, false] {
             let (mut buffer, before) = filled(t);
@@ -183,7 +183,7 @@ pub(crate) fn a_pending_input_may_be_forgotten(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn data_beyond_the_servers_buffer_is_refused(t: &dyn Transport) {
+pub(crate) fn data_beyond_the_servers_buffer_is_refused(t: &Scene) {
     for scheme in strong_native() {
         // The server says that it passes bytes which it never had memory for.
         let (mut buffer, before) = filled(t);
@@ -200,7 +200,7 @@ pub(crate) fn data_beyond_the_servers_buffer_is_refused(t: &dyn Transport) {
 }
 
 /// A server that has no data need not ask for memory.
-fn replied_empty(t: &dyn Transport) {
+fn replied_empty(t: &Scene) {
     for scheme in strong_native() {
         let (mut buffer, before) = filled(t);
         let pending = submit_in(t, scheme, &mut buffer);

@@ -5,11 +5,11 @@ use genie_passing::Scheme;
 use genie_passing::model::{Allocation, Integrity};
 
 use super::schemes::{migrant, replied, strong_native, weak_native};
-use crate::support::holder::HOLD;
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::holder::HOLD;
 
 /// A migrant input for no bytes was refused by all schemes but move, because a region has a granule at least.
-pub(crate) fn no_bytes_pass_by_every_scheme(t: &dyn Transport) {
+pub(crate) fn no_bytes_pass_by_every_scheme(t: &Scene) {
     for scheme in strong_native() {
         output(t, scheme, Out::borrowed(scheme, &[]));
         input(t, scheme, In::borrowed(scheme, &mut []));
@@ -31,7 +31,7 @@ pub(crate) fn no_bytes_pass_by_every_scheme(t: &dyn Transport) {
 }
 
 #[track_caller]
-fn output(t: &dyn Transport, scheme: Scheme, element: Out<'_>) {
+fn output(t: &Scene, scheme: Scheme, element: Out<'_>) {
     let request = t.interface().request(t.holder().handle(), HOLD).out(element);
     let pending = request.submit().unwrap_or_else(|failed| panic!("{scheme}, output: {failed}"));
     assert!(t.holder().read(pending.id()).is_empty(), "{scheme}");
@@ -40,7 +40,7 @@ fn output(t: &dyn Transport, scheme: Scheme, element: Out<'_>) {
 }
 
 #[track_caller]
-fn input(t: &dyn Transport, scheme: Scheme, element: In<'_>) -> genie_io::Reply {
+fn input(t: &Scene, scheme: Scheme, element: In<'_>) -> genie_io::Reply {
     let request = t.interface().request(t.holder().handle(), HOLD).input(element);
     let pending = request.submit().unwrap_or_else(|failed| panic!("{scheme}, input: {failed}"));
     t.holder().deliver(pending.id(), &[]);

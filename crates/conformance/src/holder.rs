@@ -3,29 +3,34 @@
 //! How: the test's side sends [`Command`]s and gets [`Answer`]s, which hold no memory of either side; so the server may
 //! as well live in another process.
 
-pub(crate) mod held;
+mod held;
+mod numbered;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use genie_io::{RequestId, ServerHandle, ServiceId};
+use genie_io::{Interface, RequestId, ServerHandle, ServiceId};
 use genie_passing::Overlays;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use held::{Held, HoldingServer};
+pub use held::{Device, Held, HoldingServer};
+pub use numbered::Elsewhere;
+use numbered::Numbered;
 
 /// The service that reads and writes.
-pub(crate) const HOLD: ServiceId = ServiceId(0);
+pub const HOLD: ServiceId = ServiceId(0);
 /// The service whose buffers may be neither read nor written.
-pub(crate) const UNMAPPED: ServiceId = ServiceId(1);
+pub const UNMAPPED: ServiceId = ServiceId(1);
 /// The service that replies at once.
-pub(crate) const PASS: ServiceId = ServiceId(2);
+pub const PASS: ServiceId = ServiceId(2);
 
 /// Names a request that the holder has: as its client does, or, where client and server have names of their own, by when
 /// it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Name {
+pub enum Name {
+    /// As its client does.
     Client(RequestId),
+    /// The request that was the holder's first, second, ...: counted from 0.
     Arrival(usize),
 }
 
@@ -52,7 +57,8 @@ impl std::fmt::Display for Name {
 
 /// What the test has the server do with one request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Command {
+#[allow(missing_docs, reason = "a command's fields are what its description names")]
+pub enum Command {
     /// Read output buffer `buffer`.
     Read { buffer: usize },
     /// Write `bytes` into input buffer `buffer` from `offset` on, making it ready first or filling an overlay buffer.
@@ -107,9 +113,12 @@ pub(crate) enum Command {
 
 /// What came of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub enum Answer {
+    /// It was done.
     Done,
+    /// What was read.
     Bytes(#[serde(skip)] Vec<u8>),
+    /// The page frames; none where they are hidden.
     Frames(Option<Vec<u64>>),
     /// (address, length) of each piece.
     Places(Vec<(usize, usize)>),
@@ -118,7 +127,7 @@ pub(crate) enum Answer {
 }
 
 /// The way to the server's side.
-pub(crate) trait Control: Send + Sync {
+pub trait Control: Send + Sync {
     /// Tells that a request to the holder is about to be made.
     fn expect(&self) {}
     /// The requests that the server holds, oldest first.
@@ -132,49 +141,62 @@ pub(crate) trait Control: Send + Sync {
 }
 
 /// The test's side of the server.
-pub(crate) struct Holder {
+pub struct Holder {
     handle: ServerHandle,
     control: Arc<dyn Control>,
 }
 
 impl Holder {
     /// A holder in this process, which fills these buffers of its own, if any.
-    pub(crate) fn in_process(overlays: Option<Overlays>) -> Self {
-        let held = Arc::new(Held::new(overlays, None));
+    pub fn in_process(overlays: Option<Overlays>) -> Self {
+        let held = Arc::new(Held::new(overlays));
         Self::reached(ServerHandle::new(HoldingServer(Arc::clone(&held))), held)
     }
 
     /// A holder anywhere.
-    pub(crate) fn reached(handle: ServerHandle, control: Arc<dyn Control>) -> Self {
+    pub fn reached(handle: ServerHandle, control: Arc<dyn Control>) -> Self {
         Self { handle, control }
     }
 
+    /// A holder that requests of this interface reach by a carrier, which gives them other names.
+    pub fn elsewhere(
+        interface: &Interface,
+        handle: ServerHandle,
+        elsewhere: impl Elsewhere + 'static,
+    ) -> Self {
+        let control = Arc::new(Numbered::new(elsewhere, interface, &handle));
+        Self::reached(handle, control)
+    }
+
     /// The server, for the next request to it.
-    pub(crate) fn handle(&self) -> &ServerHandle {
+    pub fn handle(&self) -> &ServerHandle {
         self.control.expect();
         &self.handle
     }
 
     /// The server, to be asked about itself.
-    pub(crate) fn server(&self) -> &ServerHandle {
+    pub fn server(&self) -> &ServerHandle {
         &self.handle
     }
 
-    pub(crate) fn held(&self) -> Vec<Name> {
+    /// The requests that the server holds, oldest first.
+    pub fn held(&self) -> Vec<Name> {
         self.control.held()
     }
 
-    pub(crate) fn aborted(&self) -> Vec<Name> {
+    /// The requests that it was asked to let go.
+    pub fn aborted(&self) -> Vec<Name> {
         self.control.aborted()
     }
 
-    pub(crate) fn set_obliging(&self, obliging: bool) {
+    /// Has the server let requests go when it is asked to, or keep them.
+    pub fn set_obliging(&self, obliging: bool) {
         self.control.set_obliging(obliging);
     }
 
     /// Waits for a request to arrive, from another thread.
     #[track_caller]
-    pub(crate) fn arrival(&self) -> Name {
+    pub fn arrival(&self) -> Name {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(first) = self.held().first() {
@@ -185,7 +207,8 @@ impl Holder {
         }
     }
 
-    pub(crate) fn command(&self, request: impl Into<Name>, command: Command) -> Answer {
+    /// Has the server do something with a request.
+    pub fn command(&self, request: impl Into<Name>, command: Command) -> Answer {
         self.control.command(request.into(), command)
     }
 
@@ -198,7 +221,7 @@ impl Holder {
 
     /// What the server sees in output buffer `buffer`.
     #[track_caller]
-    pub(crate) fn read_buffer(&self, request: impl Into<Name>, buffer: usize) -> Vec<u8> {
+    pub fn read_buffer(&self, request: impl Into<Name>, buffer: usize) -> Vec<u8> {
         let request = request.into();
         match self.command(request, Command::Read { buffer }) {
             Answer::Bytes(bytes) => bytes,
@@ -208,19 +231,19 @@ impl Holder {
 
     /// What the server sees in output buffer 0.
     #[track_caller]
-    pub(crate) fn read(&self, request: impl Into<Name>) -> Vec<u8> {
+    pub fn read(&self, request: impl Into<Name>) -> Vec<u8> {
         self.read_buffer(request, 0)
     }
 
     /// The page frames in which the server sees output buffer 0; `None` where frames are hidden.
     #[track_caller]
-    pub(crate) fn frames(&self, request: impl Into<Name>, granule: usize) -> Option<Vec<u64>> {
+    pub fn frames(&self, request: impl Into<Name>, granule: usize) -> Option<Vec<u64>> {
         self.frames_by(request.into(), Command::Frames { buffer: 0, granule })
     }
 
     /// The page frames into which the server writes input buffer 0; `None` where frames are hidden.
     #[track_caller]
-    pub(crate) fn input_frames(&self, request: impl Into<Name>, granule: usize) -> Option<Vec<u64>> {
+    pub fn input_frames(&self, request: impl Into<Name>, granule: usize) -> Option<Vec<u64>> {
         self.frames_by(request.into(), Command::InputFrames { buffer: 0, granule })
     }
 
@@ -234,7 +257,7 @@ impl Holder {
 
     /// The addresses and lengths of the pieces in which the server sees output buffer 0.
     #[track_caller]
-    pub(crate) fn places(&self, request: impl Into<Name>) -> Vec<(usize, usize)> {
+    pub fn places(&self, request: impl Into<Name>) -> Vec<(usize, usize)> {
         let request = request.into();
         match self.command(request, Command::Places { buffer: 0 }) {
             Answer::Places(places) => places,
@@ -244,41 +267,46 @@ impl Holder {
 
     /// Writes a part of input buffer 0, and replies nothing yet.
     #[track_caller]
-    pub(crate) fn write(&self, request: impl Into<Name>, offset: usize, bytes: &[u8]) {
+    pub fn write(&self, request: impl Into<Name>, offset: usize, bytes: &[u8]) {
         self.done(request, Command::Write { buffer: 0, offset, bytes: bytes.to_vec() });
     }
 
+    /// Says how much of input buffer 0 was passed, and replies nothing yet.
     #[track_caller]
-    pub(crate) fn set_actual(&self, request: impl Into<Name>, actual: usize) {
+    pub fn set_actual(&self, request: impl Into<Name>, actual: usize) {
         self.done(request, Command::SetActual { buffer: 0, actual });
     }
 
     /// Writes `bytes` into input buffer 0 and replies with success.
     #[track_caller]
-    pub(crate) fn deliver(&self, request: impl Into<Name>, bytes: &[u8]) {
+    pub fn deliver(&self, request: impl Into<Name>, bytes: &[u8]) {
         let request = request.into();
         self.write(request, 0, bytes);
         self.set_actual(request, bytes.len());
         self.reply(request);
     }
 
+    /// Replies with success.
     #[track_caller]
-    pub(crate) fn reply(&self, request: impl Into<Name>) {
+    pub fn reply(&self, request: impl Into<Name>) {
         self.done(request, Command::Reply);
     }
 
+    /// Replies with an error.
     #[track_caller]
-    pub(crate) fn fail(&self, request: impl Into<Name>, message: &str) {
+    pub fn fail(&self, request: impl Into<Name>, message: &str) {
         self.done(request, Command::Fail(message.to_owned()));
     }
 
+    /// Lets the request go without a reply.
     #[track_caller]
-    pub(crate) fn drop_request(&self, request: impl Into<Name>) {
+    pub fn drop_request(&self, request: impl Into<Name>) {
         self.done(request, Command::Drop);
     }
 
+    /// Replies before the request is done.
     #[track_caller]
-    pub(crate) fn anticipate(&self, request: impl Into<Name>) {
+    pub fn anticipate(&self, request: impl Into<Name>) {
         self.done(request, Command::Anticipate);
     }
 }

@@ -7,12 +7,12 @@ use genie_passing::Scheme;
 use super::schemes::{
     buffer_len, filled, is_strong, migrant, replied, slices, strong_native, submit_out, weak_native,
 };
-use crate::support::bytes::{pattern, same};
-use crate::support::holder::HOLD;
-use crate::support::setup::fresh_seed;
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::bytes::{pattern, same};
+use crate::holder::HOLD;
+use crate::setup::fresh_seed;
 
-pub(crate) fn sharing_the_buffer_afterwards_is_not_seen(t: &dyn Transport) {
+pub(crate) fn sharing_the_buffer_afterwards_is_not_seen(t: &Scene) {
     for scheme in strong_native() {
         for share in weak_native() {
             let what = format!("{scheme}, then {share}");
@@ -42,7 +42,7 @@ pub(crate) fn sharing_the_buffer_afterwards_is_not_seen(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn input_into_the_buffer_is_not_seen(t: &dyn Transport) {
+pub(crate) fn input_into_the_buffer_is_not_seen(t: &Scene) {
     for scheme in strong_native() {
         for input in strong_native() {
             for slice in slices(t) {
@@ -64,7 +64,7 @@ pub(crate) fn input_into_the_buffer_is_not_seen(t: &dyn Transport) {
 }
 
 /// A swap gives the system the granules that the server still reads: whatever is filled next must not be they.
-pub(crate) fn input_after_input_is_not_seen(t: &dyn Transport) {
+pub(crate) fn input_after_input_is_not_seen(t: &Scene) {
     for scheme in strong_native() {
         let (mut buffer, before) = filled(t);
         let pending = submit_out(t, scheme, &buffer);
@@ -81,7 +81,7 @@ pub(crate) fn input_after_input_is_not_seen(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn a_migrant_passed_on_is_not_seen(t: &dyn Transport) {
+pub(crate) fn a_migrant_passed_on_is_not_seen(t: &Scene) {
     for scheme in strong_native() {
         for away in migrant() {
             let what = format!("{scheme} of a part, then {away}");
@@ -105,7 +105,7 @@ pub(crate) fn a_migrant_passed_on_is_not_seen(t: &dyn Transport) {
 }
 
 /// Gets back the region that `away` passed, with other data in it, and drops it.
-fn reuse(t: &dyn Transport, away: Scheme) {
+fn reuse(t: &Scene, away: Scheme) {
     let request = t.interface().request(t.memory(), memory::SOURCE);
     let request = request.input(In::migrant(away, buffer_len(t))).argument(&[0x77]);
     let mut region = request.send().expect("an input").take_migrant().expect("a region arrives");
@@ -113,7 +113,7 @@ fn reuse(t: &dyn Transport, away: Scheme) {
     region.fill(0x78);
 }
 
-pub(crate) fn a_migrant_dropped_is_not_seen(t: &dyn Transport) {
+pub(crate) fn a_migrant_dropped_is_not_seen(t: &Scene) {
     for scheme in strong_native() {
         for away in migrant() {
             let before = pattern(fresh_seed(), buffer_len(t));

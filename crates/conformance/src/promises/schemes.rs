@@ -8,10 +8,10 @@ use genie_memory::{Buffer, GranuleKind};
 use genie_passing::Scheme;
 use genie_passing::model::{Allocation, Integrity};
 
-use crate::support::bytes::pattern;
-use crate::support::holder::HOLD;
-use crate::support::setup::fresh_seed;
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::bytes::pattern;
+use crate::holder::HOLD;
+use crate::setup::fresh_seed;
 
 /// The schemes of this allocation and integrity.
 pub(crate) fn schemes(allocation: Allocation, integrity: Integrity) -> impl Iterator<Item = Scheme> {
@@ -40,12 +40,12 @@ pub(crate) fn is_strong(scheme: Scheme) -> bool {
 }
 
 /// The length of a test's buffer.
-pub(crate) fn buffer_len(transport: &dyn Transport) -> usize {
+pub(crate) fn buffer_len(transport: &Scene) -> usize {
     transport.setup().granules() * transport.setup().granule()
 }
 
 /// A buffer with a pattern in it, and the pattern.
-pub(crate) fn filled(transport: &dyn Transport) -> (Buffer, Vec<u8>) {
+pub(crate) fn filled(transport: &Scene) -> (Buffer, Vec<u8>) {
     let bytes = pattern(fresh_seed(), buffer_len(transport));
     let mut buffer = transport.interface().allocate(bytes.len()).expect("a buffer");
     buffer.copy_from_slice(&bytes);
@@ -54,7 +54,7 @@ pub(crate) fn filled(transport: &dyn Transport) -> (Buffer, Vec<u8>) {
 
 /// Slices of a buffer: whole, odd, within one granule, across a boundary, of one byte. Fewer of huge granules, whose
 /// bytes take the time.
-pub(crate) fn slices(transport: &dyn Transport) -> Vec<Range<usize>> {
+pub(crate) fn slices(transport: &Scene) -> Vec<Range<usize>> {
     let (granule, len) = (transport.setup().granule(), buffer_len(transport));
     let most = vec![0..len, granule - 7..granule + 9, 17..granule + granule / 2, granule + 1..len - 5];
     if transport.setup().kind != GranuleKind::Base {
@@ -66,7 +66,7 @@ pub(crate) fn slices(transport: &dyn Transport) -> Vec<Range<usize>> {
 
 /// Submits an output of borrowed bytes to the holder.
 #[track_caller]
-pub(crate) fn submit_out(transport: &dyn Transport, scheme: Scheme, bytes: &[u8]) -> Pending<'static> {
+pub(crate) fn submit_out(transport: &Scene, scheme: Scheme, bytes: &[u8]) -> Pending<'static> {
     let request = transport.interface().request(transport.holder().handle(), HOLD);
     request.out(Out::borrowed(scheme, bytes)).submit().unwrap_or_else(|failed| panic!("{scheme}: {failed}"))
 }

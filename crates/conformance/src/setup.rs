@@ -1,5 +1,6 @@
 //! Configurations: every kind of memory, protection and system buffer. The promises are the same for all.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::machine::{missing_huge_pages, skip};
 
 /// How stores into output are caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guard {
+pub enum Guard {
     /// By a userfaultfd with full rights.
     Full,
     /// By one that catches the program's stores only; the program promises that the kernel makes none.
@@ -25,16 +26,21 @@ pub(crate) enum Guard {
 
 /// Whether servers fill buffers made for the request or their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Buffering {
+pub enum Buffering {
+    /// Made for the request (table 7.2).
     Customized,
+    /// Their own (table 7.3).
     Pooled,
 }
 
 /// Which granules a test's space has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Granules {
+pub enum Granules {
+    /// 2 MiB, from the machine's reserve.
     Huge,
+    /// 2 MiB, which the kernel has collapsed.
     Collapsed,
+    /// 4 KiB.
     Base,
     /// Granules of 4 KiB, from which the test's buffers come, and huge ones besides.
     Mixed,
@@ -42,22 +48,25 @@ pub(crate) enum Granules {
 
 /// One configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Setup {
+pub struct Setup {
     /// The granules from which the test's buffers come.
-    pub(crate) kind: GranuleKind,
+    pub kind: GranuleKind,
     /// Whether the space has huge granules besides.
-    pub(crate) mixed: bool,
-    pub(crate) guard: Guard,
-    pub(crate) buffering: Buffering,
+    pub mixed: bool,
+    /// How stores into output are caught.
+    pub guard: Guard,
+    /// Which buffers the servers fill.
+    pub buffering: Buffering,
 }
 
 impl Setup {
     /// What is needed most: huge or small granules, full rights, customized buffers.
-    pub(crate) const fn plain(kind: GranuleKind) -> Self {
+    pub const fn plain(kind: GranuleKind) -> Self {
         Self { kind, mixed: false, guard: Guard::Full, buffering: Buffering::Customized }
     }
 
-    pub(crate) const fn new(granules: Granules, guard: Guard, buffering: Buffering) -> Self {
+    /// One configuration.
+    pub const fn new(granules: Granules, guard: Guard, buffering: Buffering) -> Self {
         let (kind, mixed) = match granules {
             Granules::Huge => (GranuleKind::Huge, false),
             Granules::Collapsed => (GranuleKind::Collapsed, false),
@@ -68,24 +77,24 @@ impl Setup {
     }
 
     /// The limit for the spaces of most tests.
-    pub(crate) const fn memory_limit(self) -> usize {
+    pub const fn memory_limit(self) -> usize {
         if self.mixed { 96 << 20 } else { memory_limit(self.kind) }
     }
 
     /// The same with the best protection that this process may have.
-    pub(crate) fn allowed(kind: GranuleKind) -> Self {
+    pub fn allowed(kind: GranuleKind) -> Self {
         let full = Userfault::open().is_ok_and(|userfault| userfault.way().catches_kernel_stores());
         let guard = if full { Guard::Full } else { Guard::Stores };
         Self { guard, ..Self::plain(kind) }
     }
 
     /// Bytes in one granule.
-    pub(crate) const fn granule(self) -> usize {
+    pub const fn granule(self) -> usize {
         self.kind.size()
     }
 
     /// How many granules the buffers of a test have: with small granules, enough for page tables to be swapped.
-    pub(crate) const fn granules(self) -> usize {
+    pub const fn granules(self) -> usize {
         match self.kind {
             GranuleKind::Huge | GranuleKind::Collapsed => 3,
             GranuleKind::Base => 20,
@@ -93,10 +102,14 @@ impl Setup {
     }
 
     /// A space with a limit of this many bytes. Where the machine cannot make one, says so and returns `None`.
-    pub(crate) fn space(self, test: &str, limit: usize) -> Option<Space> {
+    pub fn space(self, test: &str, limit: usize) -> Option<Space> {
+        self.make_space(limit).map_err(|reason| skip(test, &reason)).ok()
+    }
+
+    /// A space with a limit of this many bytes, or why the machine cannot make one.
+    pub(crate) fn make_space(self, limit: usize) -> Result<Space, String> {
         if let Some(reason) = self.missing(limit) {
-            skip(test, &reason);
-            return None;
+            return Err(reason);
         }
         let faults = match self.guard {
             Guard::Full => Faults::Best,
@@ -113,14 +126,13 @@ impl Setup {
         let space = Space::new(&config).expect("a space");
         assert_eq!(space.small().is_some(), self.mixed);
         if self.guard == Guard::Full && space.protection() != Protection::Full {
-            skip(test, &format!("output cannot be protected fully: {:?}", space.protection()));
-            return None;
+            return Err(format!("output cannot be protected fully: {:?}", space.protection()));
         }
-        Some(space)
+        Ok(space)
     }
 
     /// An interface with so much memory, whose emulated copy avoids copying as these thresholds say.
-    pub(crate) fn interface(
+    pub fn interface(
         self,
         test: &str,
         limit: usize,
@@ -142,14 +154,35 @@ impl Setup {
     }
 }
 
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let granules = match (self.kind, self.mixed) {
+            (GranuleKind::Huge, _) => "reserved huge pages",
+            (GranuleKind::Collapsed, _) => "collapsed huge pages",
+            (GranuleKind::Base, false) => "4 KiB pages",
+            (GranuleKind::Base, true) => "4 KiB pages beside huge ones",
+        };
+        let guard = match self.guard {
+            Guard::Full => "all stores caught",
+            Guard::Stores => "the program's stores caught",
+            Guard::Unpromised | Guard::Never => "no stores caught",
+        };
+        let buffering = match self.buffering {
+            Buffering::Customized => "customized",
+            Buffering::Pooled => "pooled",
+        };
+        write!(f, "{granules}, {guard}, {buffering} buffers")
+    }
+}
+
 /// An interface on a space, whose emulated copy avoids copying as these thresholds say.
-pub(crate) fn interface(space: Space, limits: Limits, thresholds: Thresholds) -> Interface {
+pub fn interface(space: Space, limits: Limits, thresholds: Thresholds) -> Interface {
     let passing = Passing::new(space, Costs::default());
     Interface::new(passing.with_thresholds(thresholds), limits)
 }
 
 /// The limit for the spaces of most tests.
-pub(crate) const fn memory_limit(kind: GranuleKind) -> usize {
+pub const fn memory_limit(kind: GranuleKind) -> usize {
     match kind {
         GranuleKind::Huge | GranuleKind::Collapsed => 80 << 20,
         GranuleKind::Base => 32 << 20,
@@ -158,7 +191,7 @@ pub(crate) const fn memory_limit(kind: GranuleKind) -> usize {
 
 /// Verifies the books.
 #[track_caller]
-pub(crate) fn checked(space: &Space) -> Usage {
+pub fn checked(space: &Space) -> Usage {
     space.check().unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
@@ -166,10 +199,21 @@ pub(crate) fn checked(space: &Space) -> Usage {
 ///
 /// The thread that replies wakes the client first, and lets go of the server afterwards, which may be the last to know it.
 #[track_caller]
-pub(crate) fn assert_idle(interface: &Interface, reserved: usize) {
-    let end = Instant::now() + Duration::from_secs(10);
+pub fn assert_idle(interface: &Interface, reserved: usize) {
+    assert_idle_within(Duration::from_secs(10), interface, reserved);
+}
+
+/// The same, when the server had so much time to know it.
+#[track_caller]
+pub(crate) fn assert_idle_within(patience: Duration, interface: &Interface, reserved: usize) {
+    let end = Instant::now() + patience;
     let mut usage = checked(interface.space());
-    while usage.system as usize != reserved && Instant::now() < end {
+    let is_idle = |usage: &Usage| {
+        usage.system as usize == reserved
+            && usage.regions == usage.queued
+            && (usage.references, usage.deferred, interface.pending_bytes()) == (0, 0, 0)
+    };
+    while !is_idle(&usage) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
         usage = checked(interface.space());
     }
@@ -181,7 +225,7 @@ pub(crate) fn assert_idle(interface: &Interface, reserved: usize) {
 }
 
 /// A number that no other call in this process returns: a seed for patterns.
-pub(crate) fn fresh_seed() -> u64 {
+pub fn fresh_seed() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }

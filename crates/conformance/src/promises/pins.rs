@@ -9,21 +9,21 @@ use genie_passing::Scheme;
 use genie_passing::model::Allocation;
 
 use super::schemes::{failed, filled, is_strong, replied, strong_native, submit_out};
-use crate::support::bytes::{pattern, same};
-use crate::support::holder::{Answer, Command, HOLD};
-use crate::support::setup::fresh_seed;
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::bytes::{pattern, same};
+use crate::holder::{Answer, Command, HOLD};
+use crate::setup::fresh_seed;
 
 /// Has the server pin buffer 0 and reply, which the client does not see yet.
 #[track_caller]
-fn pin_and_reply(t: &dyn Transport, pending: &Pending<'_>) {
+fn pin_and_reply(t: &Scene, pending: &Pending<'_>) {
     assert_eq!(t.holder().command(pending.id(), Command::Pin { buffer: 0 }), Answer::Done);
     t.holder().reply(pending.id());
     assert!(!pending.wait(Duration::from_millis(2)), "the reply came before the pin was let go");
 }
 
 #[track_caller]
-fn pinned(t: &dyn Transport, pending: &Pending<'_>) -> Vec<u8> {
+fn pinned(t: &Scene, pending: &Pending<'_>) -> Vec<u8> {
     match t.holder().command(pending.id(), Command::ReadPinned) {
         Answer::Bytes(bytes) => bytes,
         other => panic!("{other:?}"),
@@ -31,11 +31,11 @@ fn pinned(t: &dyn Transport, pending: &Pending<'_>) -> Vec<u8> {
 }
 
 #[track_caller]
-fn unpin(t: &dyn Transport, pending: &Pending<'_>) {
+fn unpin(t: &Scene, pending: &Pending<'_>) {
     assert_eq!(t.holder().command(pending.id(), Command::Unpin), Answer::Done);
 }
 
-pub(crate) fn output_is_read_until_it_is_let_go(t: &dyn Transport) {
+pub(crate) fn output_is_read_until_it_is_let_go(t: &Scene) {
     for scheme in strong_native() {
         let (mut buffer, before) = filled(t);
         let pending = submit_out(t, scheme, &buffer);
@@ -49,7 +49,7 @@ pub(crate) fn output_is_read_until_it_is_let_go(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn input_is_filled_until_it_is_let_go(t: &dyn Transport) {
+pub(crate) fn input_is_filled_until_it_is_let_go(t: &Scene) {
     for scheme in Scheme::ALL {
         let (buffer, before) = filled(t);
         let data = pattern(fresh_seed(), before.len());
@@ -74,7 +74,7 @@ pub(crate) fn input_is_filled_until_it_is_let_go(t: &dyn Transport) {
 }
 
 /// A pin is all that is left of a request that its server has dropped: for the client, too, which gets its buffer back later.
-pub(crate) fn a_dropped_request_leaves_its_pins(t: &dyn Transport) {
+pub(crate) fn a_dropped_request_leaves_its_pins(t: &Scene) {
     for scheme in Scheme::ALL {
         let (buffer, before) = filled(t);
         let request = t.interface().request(t.holder().handle(), HOLD);

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 const LONGEST: usize = 17 << 20;
 
 /// `len` bytes that depend on `seed`; two granules hold the same ones by no rule.
-pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     let bytes = BYTES.get_or_init(|| random(LONGEST + SHIFTS));
     let start = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize % SHIFTS;
@@ -30,7 +30,7 @@ fn random(len: usize) -> Vec<u8> {
 
 /// Fails with the place of the first difference, not with megabytes of bytes.
 #[track_caller]
-pub(crate) fn same(found: &[u8], expected: &[u8], what: impl std::fmt::Display) {
+pub fn same(found: &[u8], expected: &[u8], what: impl std::fmt::Display) {
     assert_eq!(found.len(), expected.len(), "{what}: lengths differ");
     if found == expected {
         return;

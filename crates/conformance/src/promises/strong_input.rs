@@ -7,14 +7,14 @@ use genie_memory::Buffer;
 use genie_passing::Scheme;
 
 use super::schemes::{buffer_len, failed, filled, replied, slices, strong_native};
-use crate::support::bytes::{pattern, same};
-use crate::support::holder::HOLD;
-use crate::support::machine::raw;
-use crate::support::setup::fresh_seed;
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::bytes::{pattern, same};
+use crate::holder::HOLD;
+use crate::machine::raw;
+use crate::setup::fresh_seed;
 
 /// Submits an input into borrowed bytes to the holder.
-pub(crate) fn submit_in<'b>(t: &dyn Transport, scheme: Scheme, bytes: &'b mut [u8]) -> Pending<'b> {
+pub(crate) fn submit_in<'b>(t: &Scene, scheme: Scheme, bytes: &'b mut [u8]) -> Pending<'b> {
     let request = t.interface().request(t.holder().handle(), HOLD);
     request.input(In::borrowed(scheme, bytes)).submit().unwrap_or_else(|failed| panic!("{scheme}: {failed}"))
 }
@@ -24,7 +24,7 @@ fn lies_there(addresses: &std::ops::Range<usize>) -> Vec<u8> {
     raw(addresses.start, addresses.len())
 }
 
-pub(crate) fn a_buffer_is_untouched_until_the_reply_is_taken(t: &dyn Transport) {
+pub(crate) fn a_buffer_is_untouched_until_the_reply_is_taken(t: &Scene) {
     for scheme in strong_native() {
         for slice in slices(t) {
             let what = format!("{scheme} into {slice:?}");
@@ -42,8 +42,8 @@ pub(crate) fn a_buffer_is_untouched_until_the_reply_is_taken(t: &dyn Transport) 
     }
 }
 
-pub(crate) fn a_failed_input_changes_nothing(t: &dyn Transport) {
-    type Failing = fn(&dyn Transport, Pending<'_>) -> Error;
+pub(crate) fn a_failed_input_changes_nothing(t: &Scene) {
+    type Failing = fn(&Scene, Pending<'_>) -> Error;
     let ways: [(&str, Failing); 4] = [
         ("the server failed", |t, pending| {
             t.holder().fail(pending.id(), "no");
@@ -84,7 +84,7 @@ pub(crate) fn a_failed_input_changes_nothing(t: &dyn Transport) {
     }
 }
 
-fn by_timeout(t: &dyn Transport, scheme: Scheme) {
+fn by_timeout(t: &Scene, scheme: Scheme) {
     let timeout = Duration::from_millis(5);
     for obliging in [true, false] {
         t.holder().set_obliging(obliging);
@@ -105,7 +105,7 @@ fn is_usable(buffer: &mut Buffer) {
     assert!(buffer.iter().all(|byte| *byte == 0x11));
 }
 
-pub(crate) fn every_byte_arrives_and_no_other_changes(t: &dyn Transport) {
+pub(crate) fn every_byte_arrives_and_no_other_changes(t: &Scene) {
     for scheme in strong_native() {
         for slice in slices(t) {
             let what = format!("{scheme} into {slice:?}");
@@ -123,7 +123,7 @@ pub(crate) fn every_byte_arrives_and_no_other_changes(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn less_may_arrive_than_was_asked_for(t: &dyn Transport) {
+pub(crate) fn less_may_arrive_than_was_asked_for(t: &Scene) {
     let granule = t.setup().granule();
     for scheme in strong_native() {
         for slice in slices(t) {
@@ -146,7 +146,7 @@ pub(crate) fn less_may_arrive_than_was_asked_for(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn neighbouring_elements_meet_in_one_granule(t: &dyn Transport) {
+pub(crate) fn neighbouring_elements_meet_in_one_granule(t: &Scene) {
     let middle = t.setup().granule() + 33;
     for first in strong_native() {
         for second in strong_native() {

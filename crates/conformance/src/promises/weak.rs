@@ -8,11 +8,11 @@ use genie_passing::{Reason, Scheme};
 
 use super::schemes::{buffer_len, filled, is_strong, migrant, replied, submit_out, weak_native};
 use super::strong_input::submit_in;
-use crate::support::bytes::{pattern, same};
-use crate::support::holder::HOLD;
-use crate::support::machine::{frames, is_accessible, raw, skip};
-use crate::support::setup::{Buffering, fresh_seed};
-use crate::support::transport::Transport;
+use crate::Scene;
+use crate::bytes::{pattern, same};
+use crate::holder::HOLD;
+use crate::machine::{frames, is_accessible, raw};
+use crate::setup::{Buffering, fresh_seed};
 
 /// The weak moves.
 fn weak_moves() -> impl Iterator<Item = Scheme> {
@@ -20,14 +20,14 @@ fn weak_moves() -> impl Iterator<Item = Scheme> {
 }
 
 /// A migrant buffer with a pattern in it, and the pattern.
-pub(crate) fn filled_migrant(t: &dyn Transport, scheme: Scheme) -> (Migrant, Vec<u8>) {
+pub(crate) fn filled_migrant(t: &Scene, scheme: Scheme) -> (Migrant, Vec<u8>) {
     let bytes = pattern(fresh_seed(), buffer_len(t));
     let mut region = t.interface().allocate_migrant(bytes.len(), is_strong(scheme)).expect("a region");
     region.copy_from_slice(&bytes);
     (region, bytes)
 }
 
-pub(crate) fn a_failed_share_input_leaves_what_was_written(t: &dyn Transport) {
+pub(crate) fn a_failed_share_input_leaves_what_was_written(t: &Scene) {
     for scheme in weak_native() {
         let (buffer, before) = filled(t);
         let request = t.interface().request(t.holder().handle(), HOLD);
@@ -45,11 +45,7 @@ pub(crate) fn a_failed_share_input_leaves_what_was_written(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn input_is_seen_before_the_reply(t: &dyn Transport) {
-    if t.setup().buffering == Buffering::Pooled {
-        // The data is in the server's own buffer until the reply.
-        return;
-    }
+pub(crate) fn input_is_seen_before_the_reply(t: &Scene) {
     let data = pattern(fresh_seed(), buffer_len(t));
     for scheme in weak_native() {
         let (buffer, _) = filled(t);
@@ -76,7 +72,7 @@ pub(crate) fn input_is_seen_before_the_reply(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn output_is_read_where_it_lies(t: &dyn Transport) {
+pub(crate) fn output_is_read_where_it_lies(t: &Scene) {
     let granule = t.setup().granule();
     for scheme in weak_native().chain(migrant()) {
         let (addr, out) = if scheme.allocation() == Allocation::Native {
@@ -87,9 +83,7 @@ pub(crate) fn output_is_read_where_it_lies(t: &dyn Transport) {
             (region.as_ptr().addr(), Out::migrant(scheme, region))
         };
         let len = buffer_len(t);
-        let Some(before) = frames(addr, len, granule) else {
-            return skip("weak_output_is_in_place", "page frames are hidden (CAP_SYS_ADMIN is missing)");
-        };
+        let before = frames(addr, len, granule).expect("frames are visible");
         let request = t.interface().request(t.holder().handle(), HOLD);
         let pending = request.out(out).submit().expect("a request");
         let seen = t.holder().frames(pending.id(), granule).expect("frames were visible before");
@@ -101,7 +95,7 @@ pub(crate) fn output_is_read_where_it_lies(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn a_weakly_moved_region_stays_visible(t: &dyn Transport) {
+pub(crate) fn a_weakly_moved_region_stays_visible(t: &Scene) {
     for scheme in weak_moves() {
         let (region, bytes) = filled_migrant(t, scheme);
         let addr = region.as_ptr().addr();
@@ -115,7 +109,7 @@ pub(crate) fn a_weakly_moved_region_stays_visible(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn a_weakly_moved_region_comes_back(t: &dyn Transport) {
+pub(crate) fn a_weakly_moved_region_comes_back(t: &Scene) {
     for scheme in weak_moves() {
         let (region, bytes) = filled_migrant(t, scheme);
         let addr = region.as_ptr().addr();
@@ -145,7 +139,7 @@ pub(crate) fn a_weakly_moved_region_comes_back(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn borrowed_memory_is_copied_instead(t: &dyn Transport) {
+pub(crate) fn borrowed_memory_is_copied_instead(t: &Scene) {
     for scheme in weak_native() {
         let (mut buffer, before) = filled(t);
         let pending = submit_out(t, scheme, &buffer);

@@ -13,12 +13,11 @@ use genie_sys::Condvar;
 use genie_sys::lock::{Mutex, MutexGuard};
 
 use super::{Answer, Command, Control, Name, PASS};
-use crate::support::log::Log;
-use crate::support::machine::frames;
+use crate::machine::frames;
 
 /// What the server holds, shared between its two faces.
 #[derive(Default)]
-pub(crate) struct Held {
+pub struct Held {
     overlays: Option<Overlays>,
     requests: Mutex<BTreeMap<RequestId, Kept>>,
     pins: Mutex<BTreeMap<RequestId, Pinned>>,
@@ -26,8 +25,6 @@ pub(crate) struct Held {
     /// All requests that ever came, in order.
     arrivals: Mutex<Vec<RequestId>>,
     arrived: Condvar,
-    /// Where arrivals and aborts are noted.
-    log: Option<Log>,
 }
 
 #[derive(Default)]
@@ -49,7 +46,7 @@ enum Pinned {
 }
 
 /// The server itself, which keeps every request until the test's side says what to do with it.
-pub(crate) struct HoldingServer(pub(crate) Arc<Held>);
+pub struct HoldingServer(pub Arc<Held>);
 
 static SERVICES: [Service; 3] = [
     Service::new("hold", true, true),
@@ -70,7 +67,6 @@ impl Server for HoldingServer {
         if incoming.service() == PASS {
             return incoming.reply(Ok(()));
         }
-        self.0.log.iter().for_each(Log::note_arrival);
         let id = incoming.id();
         let kept = Kept::Request { incoming, overlays: BTreeMap::new() };
         self.0.requests().insert(id, kept);
@@ -83,7 +79,6 @@ impl Server for HoldingServer {
         aborts.asked.push(request);
         let obliging = aborts.obliging;
         drop(aborts);
-        self.0.log.iter().for_each(Log::note_abort);
         if obliging {
             let let_go = self.0.requests().remove(&request);
             drop(let_go);
@@ -120,19 +115,20 @@ impl Control for Held {
 }
 
 impl Held {
-    pub(crate) fn new(overlays: Option<Overlays>, log: Option<Log>) -> Self {
-        Self { overlays, log, ..Self::default() }
+    /// Holds nothing yet. Input is put into these buffers, if there are any and the input fits.
+    pub fn new(overlays: Option<Overlays>) -> Self {
+        Self { overlays, ..Self::default() }
     }
 
     /// The request that arrived as number `number`, as soon as it does; none, when it does not for long.
-    pub(crate) fn arrival(&self, number: usize) -> Option<RequestId> {
+    pub fn arrival(&self, number: usize) -> Option<RequestId> {
         let end = Instant::now() + Duration::from_secs(60);
         let waited = self.arrived.wait_until(self.arrivals(), Some(end), |arrivals| arrivals.len() > number);
         waited.0.get(number).copied()
     }
 
     /// Which of the requests that arrived are held, once `expected` have arrived.
-    pub(crate) fn arrivals_held(&self, expected: usize) -> Vec<usize> {
+    pub fn arrivals_held(&self, expected: usize) -> Vec<usize> {
         if let Some(last) = expected.checked_sub(1) {
             self.arrival(last);
         }
@@ -142,7 +138,7 @@ impl Held {
     }
 
     /// Which of the requests that arrived it was asked to let go, in the order in which it was asked.
-    pub(crate) fn arrivals_aborted(&self) -> Vec<usize> {
+    pub fn arrivals_aborted(&self) -> Vec<usize> {
         let arrivals = self.arrivals();
         let position = |id: RequestId| arrivals.iter().rposition(|arrival| *arrival == id);
         self.all_aborted().into_iter().filter_map(position).collect()
@@ -297,7 +293,7 @@ impl Kept {
 
 /// A device with these bytes in its own memory.
 #[derive(Debug)]
-pub(crate) struct Device(pub(crate) Vec<u8>);
+pub struct Device(pub Vec<u8>);
 
 impl Outboard for Device {
     fn len(&self) -> usize {

@@ -1,0 +1,146 @@
+//! Subjects: what is held to the promises, and what a promise is.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use genie_io::{Interface, Limits};
+use genie_passing::Thresholds;
+
+use crate::machine::{frames, skip};
+use crate::promises::PROMISES;
+use crate::report::{Finding, Report, Verdict};
+use crate::scene::{Scene, Servers};
+use crate::setup::{Setup, interface};
+
+/// How long a server may take to let a request go before the client goes on, where promises are tried.
+pub const GRACE: Duration = Duration::from_millis(20);
+
+/// How long a server under test may take to reply, and to know that it has, if nothing else is said.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// One promise of data passing.
+pub struct Promise {
+    /// What is promised, as a claim.
+    pub name: &'static str,
+    /// Where the thesis promises it.
+    pub source: &'static str,
+    /// What it takes to try it.
+    pub needs: &'static [Need],
+    /// Tries it, and panics where it is broken.
+    pub(crate) holds: fn(&Scene),
+}
+
+/// What it takes to try a promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Requests reach the suite's [holder](crate::holder).
+    Holder,
+    /// Requests reach the [memory server](genie_io::servers::memory).
+    Memory,
+    /// The subject is a server that keeps bytes.
+    Store,
+    /// Servers work in the memory in which the client has its data, where the scheme says so.
+    InPlace,
+    /// Servers fill buffers that are made for the request.
+    Customized,
+    /// Servers in the client's process have devices.
+    Device,
+    /// The kernel shows page frames to this process.
+    Frames,
+}
+
+/// What is held to the promises: how to open it, in any configuration.
+pub struct Subject<'s> {
+    name: String,
+    patience: Duration,
+    open: Box<Opening<'s>>,
+}
+
+/// Makes servers reachable for requests of an interface, or says why not.
+type Opening<'s> = dyn Fn(&Interface, &Setup) -> Result<Servers, String> + Sync + 's;
+
+impl<'s> Subject<'s> {
+    /// Names a subject. `open` makes the servers reachable for requests of an interface; it is called for each promise anew, and
+    /// says why where the machine cannot do it.
+    pub fn new(name: &str, open: impl Fn(&Interface, &Setup) -> Result<Servers, String> + Sync + 's) -> Self {
+        Self { name: name.to_owned(), patience: PATIENCE, open: Box::new(open) }
+    }
+
+    /// Says how long a server that keeps bytes may take to reply, and any server to let go of a request that is over (10 s).
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Opens it, or says why the machine cannot.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn open(&self, setup: Setup) -> Result<Scene, String> {
+        let limits = Limits { abort_timeout: GRACE, ..Limits::default() };
+        let interface = interface(setup.make_space(setup.memory_limit())?, limits, Thresholds::ALWAYS);
+        let servers = (self.open)(&interface, &setup)?;
+        Ok(Scene::new(setup, interface, servers).patient(self.patience))
+    }
+
+    /// Tries one promise, as a test of its own: where the machine cannot, the test says SKIP; where the promise does not concern
+    /// the subject, the test says so.
+    ///
+    /// # Panics
+    /// The promise is broken.
+    pub fn hold(&self, test: &str, promise: &Promise, setup: Setup) {
+        match self.scene_for(promise, setup) {
+            Ok(scene) => promise.hold(&scene),
+            Err(Verdict::NotTried(reason)) => skip(test, &reason),
+            Err(verdict) => println!("{test}: {verdict}"),
+        }
+    }
+
+    /// Tries one promise, and tells what was found.
+    pub fn find(&self, promise: &'static Promise, setup: Setup) -> Finding {
+        let verdict = self.scene_for(promise, setup).map_or_else(
+            |verdict| verdict,
+            |scene| match catch_unwind(AssertUnwindSafe(|| promise.hold(&scene))) {
+                Ok(()) => Verdict::Kept,
+                Err(panic) => Verdict::Broken(said(&*panic)),
+            },
+        );
+        Finding { promise, setup, verdict }
+    }
+
+    /// Tries all promises in each of these configurations.
+    pub fn report(&self, setups: &[Setup]) -> Report {
+        let each = PROMISES.iter().flat_map(|promise| setups.iter().map(move |setup| (promise, *setup)));
+        let findings = each.map(|(promise, setup)| self.find(promise, setup)).collect();
+        Report { subject: self.name.clone(), findings }
+    }
+
+    fn scene_for(&self, promise: &Promise, setup: Setup) -> Result<Scene, Verdict> {
+        let scene = self.open(setup).map_err(Verdict::NotTried)?;
+        if let Some(why) = promise.needs.iter().find_map(|need| scene.lacks(*need)) {
+            return Err(Verdict::NotApplicable(why));
+        }
+        let byte = 1u8;
+        if promise.needs.contains(&Need::Frames)
+            && frames(std::ptr::from_ref(&byte).addr(), 1, 4096).is_none()
+        {
+            return Err(Verdict::NotTried("page frames are hidden (CAP_SYS_ADMIN is missing)".to_owned()));
+        }
+        Ok(scene)
+    }
+}
+
+impl Promise {
+    /// Tries it; afterwards nothing may be left.
+    fn hold(&self, scene: &Scene) {
+        (self.holds)(scene);
+        scene.assert_idle();
+    }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".to_owned())
+}

@@ -1,0 +1,66 @@
+//! Servers that keep bytes.
+
+use genie_conformance::{Buffering, Servers, Setup, Store, Subject, Verdict};
+use genie_io::ServerHandle;
+use genie_io::servers::memory::{FETCH, Memory, STORE};
+use genie_memory::GranuleKind;
+
+use crate::keeper::{Wrong, subject};
+use crate::{breaks, plain};
+
+/// Small and huge granules, where the machine has some.
+fn setups() -> [Setup; 3] {
+    [plain(Buffering::Customized), Setup::allowed(GranuleKind::Base), Setup::allowed(GranuleKind::Collapsed)]
+}
+
+#[test]
+fn a_server_that_keeps_its_promises_is_found_to() {
+    let report = subject(None).report(&setups());
+    report.assert_kept();
+    let of_servers = report.findings().iter().filter(|finding| finding.verdict == Verdict::Kept).count();
+    assert!(of_servers >= 11, "{report}");
+    let why = "its requests do not reach the suite's holder";
+    let is_told = |finding: &genie_conformance::Finding| {
+        finding.promise.name == "output_hides_later_stores"
+            && finding.verdict == Verdict::NotApplicable(why.to_owned())
+    };
+    assert!(report.findings().iter().any(is_told), "{report}");
+}
+
+#[test]
+fn the_memory_server_keeps_its_promises_pooled_and_customized() {
+    let subject = Subject::new("the memory server", |interface, setup| {
+        let space = interface.space();
+        let (memory, granules) = match setup.buffering {
+            Buffering::Customized => (Memory::customized(), 0),
+            Buffering::Pooled => {
+                let memory = Memory::pooled(space, 0, setup.granules() * setup.granule(), 2);
+                (memory.expect("memory for the pool"), 2 * setup.granules())
+            }
+        };
+        let name = |name: &str| name.as_bytes().to_vec();
+        Ok(Servers::storing(Store::new(ServerHandle::new(memory), STORE, FETCH, name)).reserving(granules))
+    });
+    subject.report(&[setups().as_slice(), &[plain(Buffering::Pooled)]].concat()).assert_kept();
+}
+
+#[test]
+fn servers_that_break_promises_are_found_out() {
+    for (wrong, promise, seen) in [
+        (Wrong::StoresIntoOutputs, "what_is_put_comes_back", "the client's buffer"),
+        (Wrong::ReadsOutputsAfterItsReply, "output_is_read_before_the_reply", "stored into after the reply"),
+        (Wrong::StoresAfterItsReply, "nothing_is_stored_after_the_reply", "the client has stored"),
+        (Wrong::SaysMoreThanItPasses, "the_length_said_is_that_of_the_data", "with room for more"),
+        (Wrong::SaysLessThanItPasses, "what_is_got_is_all_there_is", "the length that is said"),
+        (Wrong::LeavesTheLastByteOut, "what_is_put_comes_back", "the length that is said"),
+        (Wrong::InventsWhatIsMissing, "refused_requests_change_nothing", "nothing of this name"),
+        (Wrong::NeverReplies, "output_is_that_of_the_request", "putting"),
+        (Wrong::NeverReplies, "an_abort_ends_one_request", "putting"),
+        (Wrong::NeverLetsGo, "output_is_that_of_the_request", "pending"),
+        (Wrong::KnowsOneName, "requests_of_threads_are_apart", "name a"),
+        (Wrong::SeesOneElement, "elements_are_one_buffer", "in parts"),
+        (Wrong::RefusesNoBytes, "no_bytes_can_be_kept", "no bytes"),
+    ] {
+        breaks(subject(Some(wrong)), Setup::allowed(GranuleKind::Base), promise, seen);
+    }
+}
