@@ -21,7 +21,6 @@
 
 mod placement;
 mod private;
-mod taking;
 
 use std::ffi::c_void;
 use std::os::fd::AsFd;
@@ -35,33 +34,11 @@ use crate::lock::Mutex;
 use crate::mmap::{self, ANYWHERE, RESERVED};
 use crate::{Error, GranuleKind, Object, Result, Span};
 
-pub(crate) use taking::{set_huge_pages_aside, touch};
-
+pub use crate::mmap::Access;
 pub use private::{map_private, move_private, unmap_private};
 
 /// Alignment of an arena's base: a huge page, so that page tables can be moved whole.
 const ALIGN: usize = 2 << 20;
-
-/// What may be done with a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Nothing: a touch is a fatal fault.
-    None,
-    /// Loads only.
-    Read,
-    /// Loads and stores.
-    ReadWrite,
-}
-
-impl Access {
-    fn bits(self) -> i32 {
-        match self {
-            Self::None => libc::PROT_NONE,
-            Self::Read => libc::PROT_READ,
-            Self::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
-        }
-    }
-}
 
 /// What [`Arena::swap`] has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 mod condvar;
 mod copying;
 mod error;
+mod granule;
 mod mmap;
 
 pub mod arena;
@@ -37,7 +38,8 @@ pub mod view;
 pub use arena::{Access, Arena};
 pub use condvar::Condvar;
 pub use error::{Error, Result};
-pub use object::{GranuleKind, Object};
+pub use granule::GranuleKind;
+pub use object::Object;
 pub use rustix::io::Errno;
 pub use span::Span;
 pub use view::View;

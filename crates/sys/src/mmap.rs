@@ -10,6 +10,27 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use crate::Errno;
 use crate::error::last_errno;
 
+/// What may be done with a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing: a touch is a fatal fault.
+    None,
+    /// Loads only.
+    Read,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+impl Access {
+    pub(crate) fn bits(self) -> i32 {
+        match self {
+            Self::None => libc::PROT_NONE,
+            Self::Read => libc::PROT_READ,
+            Self::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        }
+    }
+}
+
 /// Where the kernel is to choose an address.
 pub(crate) const ANYWHERE: *mut c_void = std::ptr::null_mut();
 

@@ -1,8 +1,8 @@
 #![allow(unsafe_code, reason = "maps new memory; moving and unmapping it is the caller's duty")]
 //! Private memory outside any arena, which a forked child inherits.
 
-use super::{Access, Arena, done};
-use crate::mmap::{self, ANYWHERE};
+use super::{Arena, done};
+use crate::mmap::{self, ANYWHERE, Access};
 use crate::{Error, Result};
 
 /// Maps `len` bytes of private, zeroed memory, which a forked child inherits.

@@ -8,12 +8,11 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 
-use super::Access;
-use crate::mmap::{self, ANYWHERE};
+use crate::mmap::{self, ANYWHERE, Access};
 
 /// Has the kernel allocate the memory of a part of an object by touching each page of it. Where there is too little memory, some
 /// pages stay without: the kernel says nothing.
-pub(crate) fn touch(object: BorrowedFd<'_>, offset: usize, len: usize) -> Result<(), Errno> {
+pub(super) fn touch(object: BorrowedFd<'_>, offset: usize, len: usize) -> Result<(), Errno> {
     let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists; nobody uses it before it
     // is unmapped.
@@ -28,7 +27,7 @@ pub(crate) fn touch(object: BorrowedFd<'_>, offset: usize, len: usize) -> Result
 ///
 /// Mapping over a reservation would set them aside as well; but where that fails, the kernel has unmapped what was
 /// there.
-pub(crate) fn set_huge_pages_aside(object: BorrowedFd<'_>, len: usize) -> Result<(), Errno> {
+pub(super) fn set_huge_pages_aside(object: BorrowedFd<'_>, len: usize) -> Result<(), Errno> {
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists; nobody uses it before it
     // is unmapped.
     unsafe {
