@@ -9,30 +9,22 @@
 
 mod between;
 mod circumstances;
+mod effort;
 mod measure;
 mod pair;
 mod rotation;
 mod store;
 
-pub use circumstances::Circumstances;
-pub use measure::{Effort, measure};
+pub use circumstances::{Circumstances, Measured};
+pub use effort::Effort;
+pub use measure::measure;
 pub use store::{load, path, store};
 
 use genie_memory::{Config, Faults, Granularity, Protection, Result, Space};
 use genie_sys::cgroup;
-use serde::{Deserialize, Serialize};
 
 use crate::Costs;
 use pair::Pair;
-
-/// Costs, and how they were measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// The costs.
-    pub costs: Costs,
-    /// What can make them wrong.
-    pub circumstances: Circumstances,
-}
 
 /// The most memory that is measured with; as much as the longest rotation of buffers takes.
 const MEMORY: usize = 64 << 20;

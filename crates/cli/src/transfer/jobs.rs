@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use genie_sys::lock::Mutex;
 
-use super::Options;
 use super::carrier::Carrier;
 use super::client::Client;
+use super::options::Options;
 use super::summary::Tally;
 use crate::bar::Bar;
 use crate::failure::Failure;

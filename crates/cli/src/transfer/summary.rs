@@ -7,7 +7,7 @@ use genie::{Receipt, Scheme};
 use genie_lab::length;
 use serde::Serialize;
 
-use super::Options;
+use super::options::Options;
 
 /// Counts of what was transferred so far.
 #[derive(Debug, Default, Serialize)]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use genie_memory::{Data, DataMut, Result, Space, SystemBuffer};
 
-use super::measure::Effort;
+use super::effort::Effort;
 use super::pair::Pair;
 use crate::Costs;
 use crate::cost::median;

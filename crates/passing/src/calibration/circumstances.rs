@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Costs;
+
 /// The part of the CPUs' time from which on other programs disturb a measurement.
 const DISTURBING: f64 = 0.25;
 
@@ -12,6 +14,15 @@ pub struct Circumstances {
     pub load: f64,
     /// Whether by a build with optimizations, and not by a debug build.
     pub optimized: bool,
+}
+
+/// Costs, and how they were measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The costs.
+    pub costs: Costs,
+    /// What can make them wrong.
+    pub circumstances: Circumstances,
 }
 
 impl Circumstances {

@@ -1,47 +1,13 @@
 //! The measurements.
 
-use std::time::Instant;
-
 use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space};
 use genie_sys::machine;
 
+use super::effort::{Effort, timed};
 use super::pair::Pair;
 use super::{Circumstances, Measured, between, rotation};
 use crate::Costs;
 
-/// How much time to spend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
-    /// A fraction of a second: good enough for thresholds.
-    Quick,
-    /// Some seconds: more lengths and repetitions, for tables that people read.
-    Thorough,
-}
-
-impl Effort {
-    const fn rounds(self) -> usize {
-        match self {
-            Self::Quick => 9,
-            Self::Thorough => 61,
-        }
-    }
-
-    /// The lengths for a space of this limit, all multiples of the granule; the first one whatever the limit.
-    fn lengths(self, granule: usize, limit: usize) -> Vec<usize> {
-        let largest = match self {
-            Self::Quick => 4 << 20,
-            Self::Thorough => 16 << 20,
-        };
-        let largest = largest.min(limit / BUFFERS).max(granule);
-        let step = if granule > 4096 { 2 } else { 4 };
-        std::iter::successors(Some(granule), |len| Some(len * step))
-            .take_while(|len| *len <= largest)
-            .collect()
-    }
-}
-
-/// How many buffers of one length the measurements take at most.
-const BUFFERS: usize = 4;
 /// Lengths below a granule at which copying and referencing are measured.
 const SHORT: [usize; 5] = [64, 4096, 65536, 256 << 10, 1 << 20];
 /// How often a sleeper is woken in a round.
@@ -269,11 +235,4 @@ impl<'a> Bench<'a> {
         });
         time
     }
-}
-
-/// Runs `action` and returns its result and its time in nanoseconds.
-pub(super) fn timed<T>(action: impl FnOnce() -> T) -> (T, f64) {
-    let start = Instant::now();
-    let result = std::hint::black_box(action());
-    (result, start.elapsed().as_nanos() as f64)
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use genie_sys::machine::{self, Turns, on_two_cpus};
 
-use super::measure::timed;
+use super::effort::timed;
 use crate::cost::median;
 
 /// Tells the second thread to end.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use genie_memory::{Config, Data, DataMut, Faults, Granularity, Recycling, Space, SystemBuffer};
 
-use super::measure::Effort;
+use super::effort::Effort;
 use super::pair::Pair;
 use crate::cost::median;
 
