@@ -17,10 +17,11 @@ use iceoryx2::prelude::{ServiceName, SignalHandlingMode, ipc, set_log_level};
 use iceoryx2::sample::Sample;
 use iceoryx2::sample_mut::SampleMut;
 
+use super::ends::Setting;
 use super::exchange::{Ask, Asked, Kept, MESSAGE, Message, nonsense};
 use super::line::spin;
+use super::means::{Kind, Means};
 use super::memory::{Memory, View};
-use super::{Kind, Means, Setting};
 use genie_lab::peer::Watch;
 
 /// Both topics, from one side.
@@ -132,7 +133,7 @@ impl Client {
     }
 }
 
-impl super::Client for Client {
+impl super::ends::Client for Client {
     fn prepare(&mut self, len: usize, touch: &mut dyn FnMut(Memory<'_>)) -> io::Result<()> {
         self.received = None;
         match &mut self.own {
@@ -199,7 +200,7 @@ impl Peer {
     }
 }
 
-impl super::Peer for Peer {
+impl super::ends::Peer for Peer {
     fn next(&mut self) -> io::Result<Message> {
         let sample = self.ends.receive(None)?;
         let message = parse(&sample);

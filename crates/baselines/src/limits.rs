@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 
 use genie_sys::GranuleKind;
 
+use super::ends::Service;
 use super::exchange::{Ask, Asked, Kept, nonsense};
 use super::line::Line;
+use super::means::Waiting;
 use super::memory::{SharedMemory, View};
-use super::{Service, Waiting};
 use genie_lab::peer::Watch;
 
 /// The memory of all buffers.

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use genie_sys::{GranuleKind, futex};
 
-use super::Waiting;
 use super::exchange::{Ask, MESSAGE, Message, WORDS};
+use super::means::Waiting;
 use super::memory::SharedMemory;
 use genie_lab::peer::Watch;
 

@@ -15,14 +15,15 @@ use genie_lab::touch::Touch;
 use genie_sys::GranuleKind;
 use tempfile::TempDir;
 
+use super::ends::{Client, Setting};
 use super::exchange::Ask;
 use super::limits::Limits;
 use super::line::Line;
+use super::means::{Kind, Means, Waiting};
 use super::memory::{Memory, SharedMemory};
 use super::process_vm::ProcessVm;
 use super::shared::Shared;
 use super::stream::{Buffered, Stream};
-use super::{Client, Kind, Means, Setting, Waiting};
 use crate::peer::Order;
 
 /// How many round trips are timed together, so that the clock is precise enough.
@@ -76,7 +77,7 @@ impl Baselines {
     /// Starts the peer on `cpu`, if there is one beside this process's, and opens both ends of each of `means`. Those that
     /// cannot be opened here are left out.
     pub fn open(means: &[Means], data: &Data, granules: GranuleKind, cpu: Option<usize>) -> Result<Self> {
-        let peer = Peer::start(crate::ROLE, cpu)?;
+        let peer = Peer::start(crate::peer::ROLE, cpu)?;
         keep(&peer, data)?;
         let folder = means.iter().any(|one| one.needs_names()).then(peer::folder).transpose()?;
         let path = folder.as_ref().map(|folder| folder.path().to_string_lossy().into_owned());

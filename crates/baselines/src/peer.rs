@@ -4,14 +4,18 @@
 //! How: the peer is given the data to keep and, for each baseline, its ends of what passes data; then it is told which
 //! baseline to serve next, and serves that baseline alone until a request says *leave*. Between baselines it sleeps.
 
+use std::io;
 use std::os::fd::OwnedFd;
 
 use genie_lab::error::{Error, Result};
 use genie_lab::peer::{Link, Said, obey, say};
 use serde::{Deserialize, Serialize};
 
+use crate::ends::{Service, Setting};
 use crate::exchange::{Kept, nonsense};
-use crate::{Means, Service, Setting, attach};
+use crate::{Kind, Means, limits, process_vm, shared, stream};
+#[cfg(feature = "peers")]
+use crate::{iceoryx, zeromq};
 
 /// The role in which a peer process must call [`run`].
 pub const ROLE: &str = "baselines";
@@ -67,4 +71,31 @@ impl Serving {
         }
         say(link, &Said::Ready)
     }
+}
+
+/// Opens the peer's end.
+fn attach(means: Means, setting: &Setting, descriptors: Vec<OwnedFd>) -> io::Result<Box<dyn Service>> {
+    let Means { kind, waiting } = means;
+    let longest = setting.longest;
+    Ok(match kind {
+        Kind::UnixStream | Kind::Pipe | Kind::TcpLoopback => {
+            let stream = stream::Stream::attach(descriptors, waiting)?;
+            Box::new(stream::Buffered::new(stream, longest))
+        }
+        Kind::ProcessVm => {
+            Box::new(process_vm::ProcessVmPeer::attach(descriptors, waiting, longest, setting.address)?)
+        }
+        Kind::SharedMemory | Kind::SharedMemoryCopy => {
+            Box::new(shared::SharedPeer::attach(descriptors, waiting)?)
+        }
+        Kind::Limits => Box::new(limits::Limits::attach(descriptors, waiting)?),
+        #[cfg(feature = "peers")]
+        Kind::IceoryxLoan | Kind::IceoryxCopy => Box::new(iceoryx::Peer::open(means, setting)?),
+        #[cfg(feature = "peers")]
+        Kind::ZeromqIpc => Box::new(zeromq::Peer::open(setting)?),
+        #[cfg(not(feature = "peers"))]
+        Kind::IceoryxLoan | Kind::IceoryxCopy | Kind::ZeromqIpc => {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+    })
 }

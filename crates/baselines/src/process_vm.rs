@@ -9,10 +9,11 @@ use std::os::fd::OwnedFd;
 use genie_sys::process::{self, Pid};
 use rustix::process::{PTracer, getppid, set_ptracer};
 
+use super::ends::{Client, Peer};
 use super::exchange::{Ask, Asked, Kept, Message, nonsense};
 use super::line::Line;
+use super::means::Waiting;
 use super::memory::{Memory, View};
-use super::{Client, Peer, Waiting};
 
 /// The client's side.
 #[derive(Debug)]

@@ -7,10 +7,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use super::ends::{Client, Peer};
 use super::exchange::{Ask, Asked, Kept, Message, nonsense};
 use super::line::Line;
+use super::means::Waiting;
 use super::memory::{Memory, SharedMemory, View};
-use super::{Client, Peer, Waiting};
 
 /// The client's side.
 #[derive(Debug)]

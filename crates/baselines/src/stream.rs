@@ -10,9 +10,10 @@ use std::os::fd::OwnedFd;
 
 use genie_lab::transport::Transport;
 
+use super::ends::{Client, Peer};
 use super::exchange::{Ask, Asked, Kept, MESSAGE, Message, nonsense};
+use super::means::{Kind, Waiting};
 use super::memory::{Memory, View};
-use super::{Client, Kind, Peer, Waiting};
 
 /// One end: a descriptor to read from and one to write to, which may be the same socket.
 #[derive(Debug)]
@@ -151,7 +152,7 @@ impl Peer for Buffered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Service;
+    use crate::ends::Service;
 
     #[test]
     fn data_longer_than_the_kernels_buffers_arrives_whole() {

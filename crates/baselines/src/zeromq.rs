@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use zeromq::{RepSocket, ReqSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
-use super::Setting;
+use super::ends::Setting;
 use super::exchange::{Ask, Asked, Kept, MESSAGE, Message, nonsense};
 use super::memory::{Memory, View};
 use genie_lab::peer::Watch;
@@ -66,7 +66,7 @@ impl Client {
     }
 }
 
-impl super::Client for Client {
+impl super::ends::Client for Client {
     fn prepare(&mut self, len: usize, touch: &mut dyn FnMut(Memory<'_>)) -> io::Result<()> {
         touch(Memory::Bytes(&mut self.own[..len]));
         Ok(())
@@ -109,7 +109,7 @@ impl Peer {
     }
 }
 
-impl super::Peer for Peer {
+impl super::ends::Peer for Peer {
     fn next(&mut self) -> io::Result<Message> {
         self.received = self.runtime.block_on(self.socket.recv()).map_err(failed)?;
         parse(&self.received)

@@ -32,16 +32,18 @@ pub mod bytes;
 mod heap;
 pub mod holder;
 pub mod machine;
+mod promise;
 mod promises;
 mod report;
 mod scene;
 mod setup;
 mod subject;
 
+pub use promise::{Need, Promise};
 pub use promises::{PROMISES, promise};
 pub use report::{Finding, Report, Verdict};
 pub use scene::{POOLED, Scene, Servers, Store};
 pub use setup::{
     Buffering, Granules, Guard, Setup, assert_idle, checked, fresh_seed, interface, memory_limit,
 };
-pub use subject::{GRACE, Need, Promise, Subject};
+pub use subject::{GRACE, Subject};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::promise::Promise;
 use crate::setup::Setup;
-use crate::subject::Promise;
 
 /// What came of trying a promise.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,11 @@ use genie_passing::{Overlays, Thresholds};
 
 use crate::heap;
 use crate::holder::Holder;
+use crate::promise::Need;
 use crate::setup::{Buffering, Setup, assert_idle_within, interface};
-use crate::subject::{Need, PATIENCE};
+
+/// How long a server under test may take to reply, and to know that it has, if nothing else is said.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many buffers each pool of a server has.
 pub const POOLED: usize = 2;

@@ -1,4 +1,4 @@
-//! Subjects: what is held to the promises, and what a promise is.
+//! Subjects: what is held to the promises.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -7,47 +7,14 @@ use genie_io::{Interface, Limits};
 use genie_passing::Thresholds;
 
 use crate::machine::{frames, skip};
+use crate::promise::{Need, Promise};
 use crate::promises::PROMISES;
 use crate::report::{Finding, Report, Verdict};
-use crate::scene::{Scene, Servers};
+use crate::scene::{PATIENCE, Scene, Servers};
 use crate::setup::{Setup, interface};
 
 /// How long a server may take to let a request go before the client goes on, where promises are tried.
 pub const GRACE: Duration = Duration::from_millis(20);
-
-/// How long a server under test may take to reply, and to know that it has, if nothing else is said.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// One promise of data passing.
-pub struct Promise {
-    /// What is promised, as a claim.
-    pub name: &'static str,
-    /// Where the thesis promises it.
-    pub source: &'static str,
-    /// What it takes to try it.
-    pub needs: &'static [Need],
-    /// Tries it, and panics where it is broken.
-    pub(crate) holds: fn(&Scene),
-}
-
-/// What it takes to try a promise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// Requests reach the suite's [holder](crate::holder).
-    Holder,
-    /// Requests reach the [memory server](genie_io::servers::memory).
-    Memory,
-    /// The subject is a server that keeps bytes.
-    Store,
-    /// Servers work in the memory in which the client has its data, where the scheme says so.
-    InPlace,
-    /// Servers fill buffers that are made for the request.
-    Customized,
-    /// Servers in the client's process have devices.
-    Device,
-    /// The kernel shows page frames to this process.
-    Frames,
-}
 
 /// What is held to the promises: how to open it, in any configuration.
 pub struct Subject<'s> {
@@ -127,14 +94,6 @@ impl<'s> Subject<'s> {
             return Err(Verdict::NotTried("page frames are hidden (CAP_SYS_ADMIN is missing)".to_owned()));
         }
         Ok(scene)
-    }
-}
-
-impl Promise {
-    /// Tries it; afterwards nothing may be left.
-    fn hold(&self, scene: &Scene) {
-        (self.holds)(scene);
-        scene.assert_idle();
     }
 }
 
