@@ -15,7 +15,7 @@ use crate::setup::{Buffering, Setup, assert_idle_within, interface};
 /// How long a server under test may take to reply, and to know that it has, if nothing else is said.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many buffers each pool of a server has.
+/// How many buffers each pool of a server has, and how many requests a server must be able to serve at a time.
 pub const POOLED: usize = 2;
 
 /// A client's interface, and what it reaches.
