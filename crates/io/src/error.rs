@@ -1,6 +1,7 @@
 //! Why a request did not succeed, and what the client gets back.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use genie_memory::Direction;
@@ -266,22 +267,56 @@ pub enum Error {
         /// How many there are.
         inputs: usize,
     },
-    /// The run-time directory can't be used.
-    #[error("{0}")]
-    Directory(String),
+    /// The run-time directory, or a file in it, cannot be used.
+    #[error("{path:?} {why}; {remedy}")]
+    Directory {
+        /// The directory or file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// No server can have this name.
-    #[error("{0}")]
-    BadName(String),
+    #[error(
+        "{name:?} cannot be a server's name: {why}; use up to 64 of A-Z a-z 0-9 . _ - and no dot in front"
+    )]
+    BadName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Another process serves under this name.
-    #[error("{0}")]
-    Running(String),
+    #[error(
+        "server {server} is running already, {}; stop it, or serve under another name",
+        pid.map_or_else(|| "in a process that does not say its number".to_owned(), |pid| format!("process {pid}"))
+    )]
+    Running {
+        /// The server's name.
+        server: String,
+        /// The number of its process, where that is known.
+        pid: Option<u32>,
+    },
     /// A server was to be made reachable to other processes, but its services or its options exceed what a channel can have,
     /// so that no client could be told of them.
-    #[error("no client could connect to this server: {0}")]
-    Unservable(String),
-    /// Rings can't be used.
-    #[error("{0}")]
-    Rings(String),
+    #[error("no client could connect to this server: {part}: {why}")]
+    Unservable {
+        /// The option, as `ServeOptions::pool`, or the service.
+        part: String,
+        /// What is wrong with it, with the numbers.
+        why: String,
+    },
+    /// There is more of something than one message or record of a channel can say.
+    #[error("{count} {what} are more than the {max} that a channel carries at once; shorten or split them")]
+    Uncarriable {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much.
+        count: u64,
+        /// How much there may be.
+        max: u64,
+    },
     /// Data passing failed.
     #[error(transparent)]
     Passing(#[from] genie_passing::Error),
@@ -327,8 +362,9 @@ impl Error {
                     | Self::Unforwardable { .. }
                     | Self::TooManyParts { .. }
                     | Self::TooManyDestinations { .. }
-                    | Self::BadName(_)
-                    | Self::Unservable(_)
+                    | Self::BadName { .. }
+                    | Self::Unservable { .. }
+                    | Self::Uncarriable { .. }
                     | Self::Inherited
             )
     }
@@ -337,9 +373,9 @@ impl Error {
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Self::NoServer { .. } | Self::UnknownService { .. } => Errno::NOENT,
-            Self::Refused { .. } | Self::Directory(_) => Errno::ACCESS,
+            Self::Refused { .. } | Self::Directory { .. } => Errno::ACCESS,
             Self::Busy { .. } => Errno::BUSY,
-            Self::Running(_) => Errno::ADDRINUSE,
+            Self::Running { .. } => Errno::ADDRINUSE,
             Self::Silent { .. } => Errno::HOSTDOWN,
             Self::TimedOut { .. } => Errno::TIMEDOUT,
             Self::Aborted => Errno::CANCELED,
@@ -355,7 +391,7 @@ impl Error {
                 Errno::INVAL
             }
             Self::Passing(genie_passing::Error::Memory(error)) => match error {
-                genie_memory::Error::Kernel(error) => error.errno,
+                genie_memory::Error::Kernel(error) | genie_memory::Error::AddressLimit(error) => error.errno,
                 genie_memory::Error::Limit { .. } | genie_memory::Error::Addresses { .. } => Errno::NOMEM,
                 _ => Errno::IO,
             },
@@ -461,8 +497,8 @@ mod tests {
             (Error::gone("letters", "it hung up").unasked(), Errno::PIPE),
             (Error::TooMany { pending: 1, limit: 1 }, Errno::AGAIN),
             (Error::ArgumentTooLong { len: 2, room: 1 }, Errno::MSGSIZE),
-            (Error::Directory("it is a file".to_owned()), Errno::ACCESS),
-            (Error::Unservable("its pool is too large".to_owned()), Errno::INVAL),
+            (Error::Running { server: "letters".to_owned(), pid: None }, Errno::ADDRINUSE),
+            (Error::Uncarriable { what: "buffers", count: 2, max: 1 }, Errno::INVAL),
             (Error::Server("it is closed".into()), Errno::REMOTEIO),
             (Error::Server(ServerError { code: 28, message: String::new() }), Errno::NOSPC),
         ] {

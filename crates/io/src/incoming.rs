@@ -105,7 +105,8 @@ impl Incoming {
     ///
     /// # Errors
     /// [`Error::ArgumentTooLong`]: the client made too little room, and the argument stays what it was. If the server replies
-    /// with this error, as `?` makes it do, the client gets it as it is, not as the server's error.
+    /// with this error, or another one with its code (EMSGSIZE), as `?` makes it do, the client gets it as it is, not as the server's
+    /// error.
     pub fn set_argument(&mut self, argument: &[u8]) -> Result<(), Error> {
         self.work_mut().arguments.set_reply(argument)
     }

@@ -100,12 +100,7 @@ impl Interface {
     pub fn open_configured(mut config: Config, limits: Limits) -> Result<Self, Error> {
         let passing = loop {
             match Passing::open(&config) {
-                // Addresses are limited: by `ulimit -v`, say.
-                Err(genie_memory::Error::Kernel(error))
-                    if error.call == "mmap" && config.limit > LEAST_MEMORY =>
-                {
-                    config.limit /= 2;
-                }
+                Err(genie_memory::Error::AddressLimit(_)) if config.limit > LEAST_MEMORY => config.limit /= 2,
                 opened => break opened?,
             }
         };

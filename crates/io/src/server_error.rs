@@ -40,11 +40,12 @@ impl From<String> for ServerError {
 }
 
 impl From<Error> for ServerError {
-    /// If the client's call was wrong, the code is that of `EINVAL`.
+    /// If the client's call was wrong, the code is that of `EINVAL`; if it made too little room for the argument, of `EMSGSIZE`.
     fn from(error: Error) -> Self {
         match error {
             // The server's own mistake.
             Error::Unmapped { .. } => Self::new(error.to_string()),
+            error @ Error::ArgumentTooLong { .. } => Self { code: error.errno(), message: error.to_string() },
             error if error.is_misuse() => Self::misuse(error.to_string()),
             error => Self::new(error.to_string()),
         }

@@ -109,6 +109,17 @@ fn without_userfaultfd_and_io_uring_data_passes_both_ways() {
     assert_eq!(ends(server, client, 4 * MIB), [Some(0), Some(0)]);
 }
 
+/// A space of the default limit does not fit there; a smaller one does.
+#[test]
+fn where_addresses_are_limited_data_passes_both_ways() {
+    let limited = || {
+        let mut program = Command::new("sh");
+        program.args(["-c", "ulimit -v 4000000 && exec \"$@\"", "sh"]).arg(binary());
+        program
+    };
+    assert_eq!(ends(limited(), limited(), 64), [Some(0), Some(0)]);
+}
+
 /// Only memfds can be sealed, so that a peer may map them: without them, the error says so. Once, it advised huge pages.
 #[test]
 fn without_memfd_create_the_error_names_the_filter() {

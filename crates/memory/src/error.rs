@@ -31,6 +31,9 @@ pub enum Error {
         /// Bytes asked for.
         asked: usize,
     },
+    /// The process may not have the addresses of a space of this limit (`ulimit -v`).
+    #[error(transparent)]
+    AddressLimit(genie_sys::Error),
     /// The memory is not one region of this space.
     #[error("the {len} bytes at {addr:#x} are not in one region of this space")]
     Foreign {

@@ -152,7 +152,11 @@ fn connect_now(
     let bell = Event::try_from_descriptor(bell)?;
     let watched = Event::try_from_descriptor(bell.duplicate()?)?;
     let bells = Bells::end(bell);
-    let ends = Ends::attach(&Object::accept(rings)?, welcome.rings, Side::Client, bells)?;
+    let ends = Ends::attach(&Object::accept(rings)?, welcome.rings, Side::Client, bells);
+    let ends = ends.map_err(|error| match error {
+        genie_ring::Error::System(error) => error.into(),
+        wrong => gone(wrong.to_string()),
+    })?;
     let lent = lend(descriptors, &welcome.pool)?;
     let lender = space.add_lender();
     let bytes = [false, true]

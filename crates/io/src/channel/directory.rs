@@ -109,6 +109,34 @@ fn owner(pid: Option<u32>) -> String {
     pid.map_or_else(|| "in a process that does not say its number".to_owned(), |pid| format!("process {pid}"))
 }
 
+impl From<Error> for crate::Error {
+    fn from(error: Error) -> Self {
+        let unusable = |path, why, remedy| Self::Directory { path, why, remedy };
+        match error {
+            Error::Name { name, what } => Self::BadName { name, why: what },
+            Error::Running { name, pid } => Self::Running { server: name, pid },
+            Error::Socket(error) => error.into(),
+            Error::Unusable { path, source } => {
+                unusable(path, format!("cannot be used: {source}"), "name another one in GENIE_RUNTIME_DIR")
+            }
+            Error::Unsafe { path, what, remedy } => unusable(path, format!("is not safe: {what}"), remedy),
+            Error::TooLong { path, len } => unusable(
+                path,
+                format!("is a socket path of {len} bytes, more than {MAX_PATH}"),
+                "use a shorter name or GENIE_RUNTIME_DIR",
+            ),
+            Error::InTheWay { path, what } => {
+                unusable(path, format!("is in the way of a server: {what}"), "remove it")
+            }
+            Error::File { path, done, source } => unusable(
+                path,
+                format!("cannot be {done}: {source}"),
+                "check the directory's permissions and file system",
+            ),
+        }
+    }
+}
+
 /// The run-time directory, which was checked when it was opened.
 #[derive(Debug, Clone)]
 pub struct Directory {

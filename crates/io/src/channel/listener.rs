@@ -21,6 +21,7 @@ use super::post::{Away, Post};
 use super::private;
 use super::serving::Serving;
 use super::session::Session;
+use super::wire::TooLarge;
 use super::wire::control::{
     ClientCounts, ClientStatus, Counts, Limits, MAX_ABORT_TIMEOUT, MAX_CLIENTS, Message, Offer, Status,
     Traffic, Trust, VERSION, Welcome,
@@ -237,10 +238,13 @@ impl Shared {
         let welcome = self.welcome(limits, Trust::Mapped, Vec::new());
         for offer in &welcome.services {
             let name = &offer.service.name;
-            offer.check().map_err(|error| Error::Unservable(format!("service {name:?}: {error}")))?;
+            let part = || format!("service {name:?}");
+            offer.check().map_err(|error| Error::Unservable { part: part(), why: error.to_string() })?;
         }
         let encoded = Message::Welcome(welcome).encode();
-        encoded.map(drop).map_err(|error| Error::Unservable(error.to_string()))
+        let unservable =
+            |error: TooLarge| Error::Unservable { part: "its services".to_owned(), why: error.to_string() };
+        encoded.map(drop).map_err(unservable)
     }
 
     /// The welcome for a client that is granted these limits and lent this pool.

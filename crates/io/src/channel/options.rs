@@ -87,7 +87,7 @@ impl ServeOptions {
 
     /// Makes sure that clients can be served with these options.
     pub(super) fn check(&self) -> Result<(), Error> {
-        let refused = |option, why| Err(Error::Unservable(format!("ServeOptions::{option}: {why}")));
+        let refused = |option, why| Err(Error::Unservable { part: format!("ServeOptions::{option}"), why });
         if let Err(error) = self.rings.check() {
             return refused("rings", error.to_string());
         }

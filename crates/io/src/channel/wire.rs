@@ -61,6 +61,12 @@ pub struct TooLarge {
     pub max: u64,
 }
 
+impl From<TooLarge> for crate::Error {
+    fn from(TooLarge { what, count, max }: TooLarge) -> Self {
+        Self::Uncarriable { what, count, max }
+    }
+}
+
 /// `count` as a number of fewer bytes, unless it exceeds `max`.
 #[inline]
 fn count<T: TryFrom<usize>>(what: &'static str, count: usize, max: usize) -> Result<T, TooLarge> {

@@ -26,7 +26,7 @@ impl From<Error> for std::io::Error {
             Error::Refused { .. } => Kind::PermissionDenied,
             Error::Gone { .. } | Error::Dropped => Kind::ConnectionReset,
             Error::Aborted => Kind::ConnectionAborted,
-            Error::Running(_) => Kind::AddrInUse,
+            Error::Running { .. } => Kind::AddrInUse,
             Error::TimedOut { .. } | Error::Silent { .. } => Kind::TimedOut,
             Error::Server(error) if error.code != 0 => Self::from_raw_os_error(error.code).kind(),
             error if error.is_misuse() => Kind::InvalidInput,
@@ -48,29 +48,5 @@ impl From<Failed> for Error {
     /// Drops the buffers that came back.
     fn from(failed: Failed) -> Self {
         failed.error
-    }
-}
-
-impl From<crate::channel::directory::Error> for Error {
-    fn from(error: crate::channel::directory::Error) -> Self {
-        use crate::channel::directory::Error as Cause;
-        let sentence = error.to_string();
-        match error {
-            Cause::Name { .. } => Self::BadName(sentence),
-            Cause::Running { .. } => Self::Running(sentence),
-            _ => Self::Directory(sentence),
-        }
-    }
-}
-
-impl From<genie_ring::Error> for Error {
-    fn from(error: genie_ring::Error) -> Self {
-        Self::Rings(error.to_string())
-    }
-}
-
-impl From<crate::channel::wire::TooLarge> for Error {
-    fn from(error: crate::channel::wire::TooLarge) -> Self {
-        Self::Rings(error.to_string())
     }
 }

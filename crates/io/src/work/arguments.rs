@@ -4,6 +4,7 @@
 //! How: an argument that the client has made too little room for is remembered by its length, so that a server which replies
 //! with that error blames the client, not itself.
 
+use genie_sys::Errno;
 use smallvec::SmallVec;
 
 use crate::{Error, ServerError};
@@ -51,10 +52,10 @@ impl Arguments {
         Ok(())
     }
 
-    /// The error of [`Arguments::set_reply`], if this is what the server replies with.
+    /// The error of [`Arguments::set_reply`], if that, by its code, is what the server replies with.
     pub(crate) fn refusal(&self, error: &ServerError) -> Option<Error> {
-        let refusal = (self.refused > 0).then(|| self.too_long());
-        refusal.filter(|refusal| error.message == refusal.to_string())
+        let is_it = self.refused > 0 && error.code == Errno::MSGSIZE.raw_os_error();
+        is_it.then(|| self.too_long())
     }
 
     fn too_long(&self) -> Error {

@@ -15,17 +15,28 @@ const GREET: ServiceId = ServiceId(0);
 const ABBREVIATE: ServiceId = ServiceId(1);
 /// Fails for a reason of its own, whatever room there is.
 const FAIL: ServiceId = ServiceId(2);
+/// Says in words of its own that there is too little room.
+const REWORD: ServiceId = ServiceId(3);
+/// Is told by a server of its own that it made too little room for it.
+const ASK: ServiceId = ServiceId(4);
 
-static SERVICES: [Service; 3] = [
+static SERVICES: [Service; 5] = [
     Service::new("greet", false, false),
     Service::new("abbreviate", false, false),
     Service::new("fail", false, false),
+    Service::new("reword", false, false),
+    Service::new("ask", false, false),
 ];
 
 fn greet(request: &mut Incoming) -> Result<(), ServerError> {
     match request.service() {
         GREET => Ok(request.set_argument(b"hello")?),
         ABBREVIATE => Ok(request.set_argument(b"hello").or_else(|_| request.set_argument(b"hi"))?),
+        REWORD => request.set_argument(b"hello").map_err(|error| {
+            let ServerError { code, message } = error.into();
+            ServerError { code, message: format!("greeting failed: {message}") }
+        }),
+        ASK => Err(Error::ArgumentTooLong { len: 9, room: 8 }.into()),
         _ => {
             let _ = request.set_argument(b"hello");
             Err("it is closed".into())
@@ -69,6 +80,10 @@ fn a_client_that_makes_too_little_room_is_told_how_much_it_takes() {
         assert_eq!(request(ABBREVIATE).room(4).send().expect("a reply").argument(), b"hi");
         assert_eq!(fails(request(ABBREVIATE).room(1)), Error::ArgumentTooLong { len: 2, room: 1 });
         assert_eq!(fails(request(FAIL)), Error::Server("it is closed".into()));
+        // Once, only the very sentence of the refusal was taken for it.
+        assert_eq!(fails(request(REWORD).room(4)), Error::ArgumentTooLong { len: 5, room: 4 });
+        let asked = fails(request(ASK).room(4));
+        assert!(matches!(&asked, Error::Server(error) if error.message.contains("9 bytes")), "{asked}");
     }
     t.assert_idle();
 }

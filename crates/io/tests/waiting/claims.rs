@@ -15,7 +15,7 @@ fn a_client_that_comes_before_its_server_is_made_waits() {
     let options = ServeOptions { private_pool: 1 << 20, ..options() };
     let listener = Listener::claim_in(&fixture.directory, "late", options.clone()).unwrap();
     let taken = Listener::claim_in(&fixture.directory, "late", options);
-    assert!(matches!(taken, Err(Error::Running(_))), "the name is taken: {taken:?}");
+    assert!(matches!(taken, Err(Error::Running { .. })), "the name is taken: {taken:?}");
     std::thread::scope(|scope| {
         let connecting = scope.spawn(|| fixture.connect(&interface, "late"));
         std::thread::sleep(Duration::from_millis(20));

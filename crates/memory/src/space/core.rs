@@ -74,7 +74,7 @@ impl Common {
     /// Aliases of `len` bytes of addresses, of which objects of `taken` bytes take some.
     pub(super) fn new(len: usize, taken: usize) -> Result<Self> {
         Ok(Self {
-            aliases: Arc::new(Arena::reserve(len)?),
+            aliases: Arc::new(Arena::reserve(len).map_err(Error::AddressLimit)?),
             guard: Arc::default(),
             taken: Arc::new(AtomicUsize::new(taken)),
             standing_in: Arc::default(),
@@ -115,7 +115,8 @@ impl Core {
         let granule = kind.size();
         let limit = limit(config, kind);
         let (userfault, protection) = userfault(config)?;
-        let windows = Arena::reserve(limit.saturating_mul(4).max(8 * PAGE_TABLE))?;
+        let windows =
+            Arena::reserve(limit.saturating_mul(4).max(8 * PAGE_TABLE)).map_err(Error::AddressLimit)?;
         let AliasLens { own, lent } = AliasLens::of(config, kind);
         let protected = Arc::new(AtomicU32::new(0));
         let [slots, own, lent] = [windows.len(), own, lent].map(|len| (len / granule) as u32);
