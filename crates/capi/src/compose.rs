@@ -14,31 +14,14 @@ use genie_passing::model::Allocation;
 use smallvec::SmallVec;
 
 use crate::failure::Failure;
-use crate::headers::{Headers, MOST_ELEMENTS, checked, elements};
-use crate::memory::Users;
+use crate::given::checked;
+use crate::headers::{Headers, MOST_ELEMENTS, elements};
 use crate::process::{Process, Server};
 use crate::receipt;
+use crate::requested::Begun;
 use crate::types::{
     FragmentLocation, IO_DEFAULT, IO_EMULATED_SHARE, IO_HELD, IO_IN, IO_OWNED, Region, ScatterGather, Segment,
 };
-
-/// What a request holds until it is over.
-#[derive(Debug, Default)]
-pub(crate) struct Begun {
-    pub(crate) users: Users,
-    pub(crate) inputs: Inputs,
-    /// Whether headers or elements say where something of the outcome is to be written.
-    pub(crate) is_reported: bool,
-}
-
-/// Native inputs, in order, and whether the server works in them.
-type Inputs = SmallVec<[(Segment, bool); 1]>;
-
-// SAFETY: the pointers are to what the table of buffers keeps as long as a use is counted there, of which any thread may do the
-// counting; and to memory of the program's, which nobody touches by them.
-unsafe impl Send for Begun {}
-// SAFETY: as above.
-unsafe impl Sync for Begun {}
 
 /// Composes a request.
 struct Composer<'c> {

@@ -9,10 +9,9 @@ use genie_io::channel::directory::Directory;
 use genie_io::{Reconnecting, ServiceId};
 
 use crate::failure::{Failure, call};
-use crate::headers::set;
-use crate::interface::{ensure_place, or, sized, text};
-use crate::process::{Opened, Server, process};
-use crate::request::duration;
+use crate::given::{duration, ensure_place, or, set, sized, text};
+use crate::opened::Opened;
+use crate::process::{Server, process};
 use crate::types::{io_interface_t, io_server_t};
 
 /// A flag of connecting: the server is shown no memory. The kernel copies all data, and the server sees nothing else.

@@ -1,8 +1,7 @@
 //! The headers and lists of a request, as C has made them.
 
-use std::ffi::c_void;
-
 use crate::failure::Failure;
+use crate::given::{checked, set};
 use crate::types::{BufferHeader, IO_EMULATED_SHARE, IO_HELD, IO_IN, IO_OUT, ScatterGather, Segment};
 
 /// The most elements of a list.
@@ -144,50 +143,6 @@ impl BufferHeader {
             other => {
                 Err(Failure::misuse(format!("header {index} has direction {other}, not IO_OUT or IO_IN")))
             }
-        }
-    }
-}
-
-/// Bytes at an address that may be theirs.
-#[inline]
-pub(crate) fn checked(addr: *mut c_void, length: usize) -> Result<Segment, Failure> {
-    let is_there = !addr.is_null() || length == 0;
-    if !is_there || length > isize::MAX as usize || addr.addr().checked_add(length).is_none() {
-        return Err(Failure::new(libc::EFAULT, format!("there are no {length} bytes at {addr:?}")));
-    }
-    Ok(Segment { addr, length })
-}
-
-/// Stores a value where the caller wants it.
-///
-/// # Safety
-/// The pointer is null or valid.
-pub(crate) unsafe fn set<T>(place: *mut T, value: T) {
-    if !place.is_null() {
-        // SAFETY: the caller vouches for it.
-        unsafe { place.write(value) };
-    }
-}
-
-impl Segment {
-    /// # Safety
-    /// The bytes stay there as long as the request uses them.
-    pub(crate) unsafe fn read(self) -> &'static [u8] {
-        match self.length {
-            0 => &[],
-            // SAFETY: the caller vouches for the bytes; `checked` has refused null.
-            len => unsafe { std::slice::from_raw_parts(self.addr.cast(), len) },
-        }
-    }
-
-    /// # Safety
-    /// The bytes stay there as long as the request uses them, and nobody else uses them meanwhile. Where a request has the same
-    /// bytes as an output, they are read as such before they are stored into by this.
-    pub(crate) unsafe fn store(self) -> &'static mut [u8] {
-        match self.length {
-            0 => &mut [],
-            // SAFETY: the caller vouches for the bytes; `checked` has refused null.
-            len => unsafe { std::slice::from_raw_parts_mut(self.addr.cast(), len) },
         }
     }
 }

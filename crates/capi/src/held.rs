@@ -9,9 +9,8 @@ use genie_io::{Anticipated, Fragment, Incoming, ServerError};
 use genie_memory::Direction;
 
 use crate::failure::Failure;
-use crate::headers::checked;
-use crate::interface::text;
-use crate::server::{IO_REQUEST, Message, ReplyMessage, ServerBuffer};
+use crate::given::{checked, text};
+use crate::messages::{IO_REQUEST, Message, ReplyMessage, ServerBuffer};
 use crate::types::{IO_IN, IO_OUT, Segment};
 
 /// A request that io_server has brought, with what the program was shown of it.

@@ -1,9 +1,8 @@
 //! Interfaces: opening, limits, thresholds, the default scheme, and event loops.
 
-use std::ffi::{CStr, c_char, c_int};
-use std::mem::{MaybeUninit, offset_of};
+use std::ffi::{c_char, c_int};
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use genie_io::{Interface, Limits};
@@ -12,10 +11,10 @@ use genie_passing::model::Allocation;
 use genie_passing::{Passing, Scheme};
 
 use crate::failure::{Failure, call};
-use crate::headers::set;
-use crate::process::{Opened, process};
+use crate::given::{duration, ensure_place, or, set, sized};
+use crate::opened::Opened;
+use crate::process::process;
 use crate::receipt;
-use crate::request::duration;
 use crate::types::{io_interface_t, io_scheme_t};
 
 /// A flag of an interface: the program promises that no system call ever stores into its buffers (no read, recv and the like)
@@ -93,36 +92,6 @@ pub unsafe extern "C" fn io_open(options: *const Options, interfacep: *mut io_in
         unsafe { set(interfacep, process().add_interface(Opened::new(interface))) };
         Ok(0)
     })
-}
-
-/// What the caller wants, or the default where that is 0.
-pub(crate) fn or(wanted: usize, default: usize) -> usize {
-    if wanted == 0 { default } else { wanted }
-}
-
-/// A structure of the caller's that begins with its size; what an earlier version of it had not is 0, and all is if it is missing.
-///
-/// # Errors
-/// The size is less than `least`, or more than that of this version.
-///
-/// # Safety
-/// `T` has no values that are not valid; the pointer is null or that of as many bytes as its first member says.
-pub(crate) unsafe fn sized<T: Copy>(given: *const T, least: usize) -> Result<T, Failure> {
-    let mut known = MaybeUninit::<T>::zeroed();
-    if !given.is_null() {
-        // SAFETY: the caller vouches for the first member.
-        let size = unsafe { given.cast::<usize>().read() };
-        if size < least || size > size_of::<T>() {
-            let len = size_of::<T>();
-            return Err(Failure::misuse(format!(
-                "options of {size} bytes, and this library's have {len}: set size to the size of the structure"
-            )));
-        }
-        // SAFETY: the caller vouches for so many bytes, and there is room for them.
-        unsafe { std::ptr::copy_nonoverlapping(given.cast::<u8>(), known.as_mut_ptr().cast(), size) };
-    }
-    // SAFETY: it was zero, and the caller vouches for what was copied.
-    Ok(unsafe { known.assume_init() })
 }
 
 /// Has the engine heed thresholds of the program's, if there are any.
@@ -276,27 +245,4 @@ pub extern "C" fn io_arm(interface: io_interface_t) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn io_collect(interface: io_interface_t) -> c_int {
     call(|| Ok(process().interface(interface)?.interface.collect() as c_int))
-}
-
-/// Makes sure that the caller will know what is made: nobody else could end it.
-pub(crate) fn ensure_place<T>(place: *mut T) -> Result<(), Failure> {
-    if place.is_null() { Err(Failure::misuse("there is no place for the result: NULL")) } else { Ok(()) }
-}
-
-/// A string of the caller's.
-///
-/// # Safety
-/// It is NULL, or ends with a zero and stays as it is while it is used.
-pub(crate) unsafe fn text<'t>(text: *const c_char) -> Result<&'t str, Failure> {
-    if text.is_null() {
-        return Err(Failure::misuse("a string is missing"));
-    }
-    // SAFETY: the caller vouches for the string.
-    let text = unsafe { CStr::from_ptr(text) }.to_str();
-    text.map_err(|_| Failure::misuse("a string is not UTF-8"))
-}
-
-/// The interface of a server that this program serves.
-pub(crate) fn default_client() -> Result<Arc<Opened>, Failure> {
-    process().interface(0)
 }

@@ -2,11 +2,12 @@
 
 use genie_io::{Reply, ReplyBuffer, ReplyElement, Returned};
 
-use crate::compose::Begun;
 use crate::failure::Failure;
-use crate::headers::{Headers, elements, set};
+use crate::given::set;
+use crate::headers::{Headers, elements};
 use crate::process::Process;
 use crate::receipt;
+use crate::requested::Begun;
 use crate::types::{IO_EMULATED_WEAK_MOVE, IO_IN, IO_MOVE, IO_OWNED, ScatterGather, Segment};
 
 impl Begun {

@@ -1,19 +1,17 @@
 //! Pending requests: `io_sync` and `io_abort`.
-//!
-//! How: threads that wait for a request hold its lock for reading; the one that takes the reply holds it for writing.
 
 use std::ffi::c_int;
 use std::time::Duration;
 
 use genie_io::Pending;
-use genie_sys::lock::RwLock;
 
-use crate::compose::{Begun, ensure_apart};
+use crate::compose::ensure_apart;
 use crate::failure::{Failure, call};
-use crate::headers::{Headers, Kept};
-use crate::memory::Users;
-use crate::process::{Process, process};
-use crate::request::duration;
+use crate::given::duration;
+use crate::headers::Headers;
+use crate::process::process;
+use crate::regions::Users;
+use crate::requested::Begun;
 use crate::types::{BufferHeader, IO_PENDING, Segment, io_request_t};
 
 /// The data goes where the request said.
@@ -22,44 +20,6 @@ pub const IO_NORMAL: u32 = 0;
 pub const IO_PEEKED: u32 = 1;
 /// The data goes elsewhere.
 pub const IO_REDIRECTED: u32 = 2;
-
-/// A request that is pending, or replied to and not synchronized.
-#[derive(Debug)]
-pub(crate) struct Requested {
-    /// None once it is over.
-    pending: RwLock<Option<Pending<'static>>>,
-    headers: Kept,
-    begun: Begun,
-}
-
-impl Requested {
-    pub(crate) fn add(
-        process: &Process,
-        pending: Pending<'static>,
-        headers: Kept,
-        begun: Begun,
-    ) -> io_request_t {
-        let number = pending.id().number();
-        process.add_request(number, Self { pending: RwLock::new(Some(pending)), headers, begun });
-        number
-    }
-
-    /// Does something with the request while it is pending.
-    fn with<T>(&self, act: impl FnOnce(&Pending<'static>) -> T) -> Result<T, Failure> {
-        self.pending.read().as_ref().map(act).ok_or_else(over)
-    }
-
-    /// Takes the request, so that no other thread has its reply.
-    fn take(&self, process: &Process) -> Result<Pending<'static>, Failure> {
-        let pending = self.pending.write().take().ok_or_else(over)?;
-        process.requests.lock().remove(&pending.id().number());
-        Ok(pending)
-    }
-}
-
-fn over() -> Failure {
-    Failure::new(libc::EBADF, "another thread has synchronized with the request")
-}
 
 /// Waits for the reply to a request, at most for timeout nanoseconds (0 looks only, IO_FOREVER waits as long as it takes), and
 /// delivers its data (thesis §7.1). delivery is one of
@@ -115,7 +75,7 @@ pub unsafe extern "C" fn io_sync(
             unsafe { elsewhere.set_peeked(&lens) };
             return Ok(0);
         }
-        let pending = requested.take(process)?;
+        let pending = process.take(&requested)?;
         let result = match delivery {
             // SAFETY: the caller vouches for the memory.
             IO_REDIRECTED => pending.redirect(places.into_iter().map(|segment| unsafe { segment.store() })),
@@ -161,7 +121,7 @@ pub unsafe extern "C" fn io_abort(request: io_request_t) -> c_int {
         let process = process();
         let requested = process.requested(request)?;
         requested.with(Pending::give_up)?;
-        let Ok(pending) = requested.take(process) else { return Ok(0) };
+        let Ok(pending) = process.take(&requested) else { return Ok(0) };
         // SAFETY: the headers have stayed where they were, as io_request says.
         match unsafe { requested.begun.end(process, requested.headers.headers(), pending.sync()) } {
             Ok(()) => Ok(1),

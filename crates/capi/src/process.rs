@@ -7,19 +7,21 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use genie_io::{Interface, Limits, Reconnecting, ServerHandle};
+use genie_io::{Interface, Limits, Pending, Reconnecting, ServerHandle};
+use genie_sys::PerProcess;
 use genie_sys::fork::Maker;
 use genie_sys::lock::{Mutex, RwLock};
 
 use crate::failure::Failure;
-use crate::memory::Regions;
-use crate::pending::Requested;
+use crate::opened::Opened;
+use crate::regions::Regions;
 use crate::registered::Registered;
-use crate::types::{IO_EMULATED_COPY, io_interface_t, io_request_t, io_server_t};
+use crate::requested::Requested;
+use crate::types::{io_interface_t, io_request_t, io_server_t};
 
 /// What a process has.
 #[derive(Debug)]
@@ -33,22 +35,8 @@ pub(crate) struct Process {
     servers: RwLock<BTreeMap<io_server_t, Arc<Server>>>,
     /// Servers that were unregistered while they held requests.
     ended: Mutex<HashMap<io_server_t, Arc<Registered>>>,
-    pub(crate) requests: Mutex<HashMap<io_request_t, Arc<Requested>>>,
+    requests: Mutex<HashMap<io_request_t, Arc<Requested>>>,
     pub(crate) regions: Regions,
-}
-
-/// An interface.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    pub(crate) interface: Interface,
-    /// The scheme of elements that name none.
-    pub(crate) scheme: AtomicU32,
-}
-
-impl Opened {
-    pub(crate) fn new(interface: Interface) -> Self {
-        Self { interface, scheme: AtomicU32::new(IO_EMULATED_COPY) }
-    }
 }
 
 /// A server that requests can be made of.
@@ -95,44 +83,30 @@ thread_local! {
     static LAST: RefCell<Last> = const { RefCell::new(Last { number: 0, maker: None, server: Weak::new() }) };
 }
 
-static CURRENT: AtomicPtr<Process> = AtomicPtr::new(null_mut());
+static PROCESS: PerProcess<Process> = PerProcess::new();
 /// The next interface or server. Requests have smaller numbers: no handle is another one's of another kind.
 static NEXT: AtomicU64 = AtomicU64::new(1 << 48);
 
 /// This process.
 pub(crate) fn process() -> &'static Process {
-    let current = CURRENT.load(Ordering::Acquire);
-    // SAFETY: what the pointer has ever pointed to is never freed.
-    match unsafe { current.as_ref() } {
-        Some(process) if process.maker.is_this_process() => process,
-        found => begin(current, found.is_some()),
-    }
-}
-
-#[cold]
-fn begin(current: *mut Process, is_child: bool) -> &'static Process {
-    let new = Box::into_raw(Box::new(Process {
-        maker: Maker::this_process(),
-        child_from: is_child.then(|| NEXT.load(Ordering::Relaxed)),
-        least_request: AtomicU64::new(u64::MAX),
-        interfaces: RwLock::default(),
-        servers: RwLock::default(),
-        ended: Mutex::default(),
-        requests: Mutex::default(),
-        regions: Regions::default(),
-    }));
-    match CURRENT.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: `new` is from a box, which is never freed.
-        Ok(_) => unsafe { &*new },
-        Err(_) => {
-            // SAFETY: another thread was first, so that nobody else knows of `new`.
-            drop(unsafe { Box::from_raw(new) });
-            process()
-        }
-    }
+    let Ok(process) = PROCESS.get(|is_child| Ok::<_, Infallible>(Process::new(is_child)));
+    process
 }
 
 impl Process {
+    fn new(is_child: bool) -> Self {
+        Self {
+            maker: Maker::this_process(),
+            child_from: is_child.then(|| NEXT.load(Ordering::Relaxed)),
+            least_request: AtomicU64::new(u64::MAX),
+            interfaces: RwLock::default(),
+            servers: RwLock::default(),
+            ended: Mutex::default(),
+            requests: Mutex::default(),
+            regions: Regions::default(),
+        }
+    }
+
     /// An interface; 0 is the one that is opened when it is first named.
     pub(crate) fn interface(&self, number: io_interface_t) -> Result<Arc<Opened>, Failure> {
         if let Some(found) = self.interfaces.read().get(&number) {
@@ -269,11 +243,20 @@ impl Process {
         found.ok_or_else(|| self.unknown("pending request", number, least))
     }
 
-    pub(crate) fn add_request(&self, number: io_request_t, requested: Requested) {
+    /// Enters a request; returns its number.
+    pub(crate) fn add_request(&self, number: io_request_t, requested: Requested) -> io_request_t {
         if self.child_from.is_some() {
             self.least_request.fetch_min(number, Ordering::Relaxed);
         }
         self.requests.lock().insert(number, Arc::new(requested));
+        number
+    }
+
+    /// Takes a request, so that no other thread has its reply.
+    pub(crate) fn take(&self, requested: &Requested) -> Result<Pending<'static>, Failure> {
+        let pending = requested.take()?;
+        self.requests.lock().remove(&pending.id().number());
+        Ok(pending)
     }
 
     /// There is nothing of this number; `least` is the least that can be this process's own, if it is a child.

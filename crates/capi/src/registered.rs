@@ -22,8 +22,8 @@ use genie_sys::poll::{self, Poller};
 
 use crate::failure::Failure;
 use crate::held::Held;
-use crate::process::Opened;
-use crate::server::{Message, ReplyMessage};
+use crate::messages::{Message, ReplyMessage};
+use crate::opened::Opened;
 use crate::types::io_request_t;
 
 /// A server of this program.

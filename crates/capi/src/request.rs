@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use genie_io::{Failed, Reply, Request, ServiceId};
 
-use crate::compose::{Begun, arguments, compose};
+use crate::compose::{arguments, compose};
 use crate::failure::{Failure, call};
-use crate::headers::{Headers, set};
-use crate::pending::Requested;
+use crate::given::{duration, set};
+use crate::headers::Headers;
 use crate::process::{Process, Server, process};
+use crate::requested::{Begun, Requested};
 use crate::types::{BufferHeader, IO_PENDING, io_request_t, io_server_t};
 
 /// Makes a request of a server (thesis §7.1): asks for one of its services, with the buffers whose headers bufv points to.
@@ -129,12 +130,9 @@ fn submit(
 ) -> Result<io_request_t, Failed> {
     let pending = request.submit()?;
     begun.users.end_brief();
-    Ok(Requested::add(process, pending, headers.keep(), std::mem::take(begun)))
-}
-
-/// The time in which something must be done; none for a negative one.
-pub(crate) fn duration(timeout: i64) -> Option<Duration> {
-    u64::try_from(timeout).ok().map(Duration::from_nanos)
+    let number = pending.id().number();
+    let requested = Requested::new(pending, headers.keep(), std::mem::take(begun));
+    Ok(process.add_request(number, requested))
 }
 
 /// Waits until the server has completed all earlier requests of this program to it, those that it has replied to in anticipation

@@ -1,49 +1,10 @@
-//! What each process has one of, made when it is first asked for; the process's pool among it.
-//!
-//! How: values of this process and of those that it was forked from, in a list that only grows: a child finds its parent's,
-//! which it cannot use, and adds one of its own.
+//! The process's own pool.
 
-use std::sync::OnceLock;
-
-use genie_sys::fork::Maker;
+use genie_sys::PerProcess;
 use genie_sys::lock::Mutex;
 
 use crate::error::Result;
 use crate::{Config, Pool};
-
-/// A value for each process.
-#[derive(Debug)]
-pub(crate) struct PerProcess<T>(OnceLock<Box<Link<T>>>);
-
-#[derive(Debug)]
-struct Link<T> {
-    maker: Maker,
-    value: T,
-    next: PerProcess<T>,
-}
-
-impl<T> PerProcess<T> {
-    pub(crate) const fn new() -> Self {
-        Self(OnceLock::new())
-    }
-
-    /// This process's value.
-    pub(crate) fn get(&self, make: impl Fn() -> Result<T>) -> Result<&T> {
-        let mut place = self;
-        loop {
-            if place.0.get().is_none() {
-                // Made outside the lock of the place: a child must not inherit that in the middle.
-                let (maker, next) = (Maker::this_process(), Self::new());
-                let _ = place.0.set(Box::new(Link { value: make()?, maker, next }));
-            }
-            let link = place.0.get().expect("set by this thread or another one");
-            if link.maker.is_this_process() {
-                return Ok(&link.value);
-            }
-            place = &link.next;
-        }
-    }
-}
 
 static POOL: PerProcess<Pool> = PerProcess::new();
 
@@ -57,7 +18,7 @@ impl Pool {
     /// # Errors
     /// As [`Pool::new`]; the next call tries again.
     pub fn of_process() -> Result<Self> {
-        POOL.get(|| Self::new(Self::config_of_process())).cloned()
+        POOL.get(|_| Self::new(Self::config_of_process())).cloned()
     }
 
     pub(crate) fn config_of_process() -> Config {

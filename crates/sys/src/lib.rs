@@ -12,6 +12,7 @@ mod copying;
 mod error;
 mod granule;
 mod mmap;
+mod per_process;
 
 pub mod arena;
 pub mod cgroup;
@@ -40,6 +41,7 @@ pub use condvar::Condvar;
 pub use error::{Error, Result};
 pub use granule::GranuleKind;
 pub use object::Object;
+pub use per_process::PerProcess;
 pub use rustix::io::Errno;
 pub use span::Span;
 pub use view::View;

@@ -17,6 +17,7 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
         "request.rs",
         "pending.rs",
         "server.rs",
+        "messages.rs",
     ];
     Library { name: "libgenie", header: "genie.h", sources }.ensure();
 }
@@ -28,7 +29,8 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
 
     use genie_capi::connect::Connecting;
     use genie_capi::interface::{Options, Thresholds};
-    use genie_capi::server::{Message, ReplyMessage, ServerBuffer, ServiceMapping};
+    use genie_capi::messages::{Message, ReplyMessage, ServerBuffer};
+    use genie_capi::server::ServiceMapping;
     use genie_capi::types::{
         BufferHeader, FragmentLocation, Location, NativeLocation, Receipt, Region, ScatterGather, Segment,
     };

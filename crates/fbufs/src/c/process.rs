@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use genie_io::Interface;
 use genie_io::channel::directory::Claim;
+use genie_sys::PerProcess;
 use genie_sys::event::Event;
 use genie_sys::lock::{Mutex, RwLock};
 use genie_sys::unshared::{self, Unshared};
@@ -21,7 +22,6 @@ use crate::c::failure::Failure;
 use crate::c::messages::Messages;
 use crate::c::pipes::Pipe;
 use crate::c::registrations::Registrations;
-use crate::own::PerProcess;
 use crate::{Channel, Connection, Error, Explanation, Fbuf, Group, Offer, Passing, Pool, Unwritten};
 
 /// What a process has.
@@ -210,7 +210,7 @@ static HAS_CHANNELS: AtomicBool = AtomicBool::new(false);
 
 impl Process {
     pub(crate) fn current() -> Result<&'static Self, Failure> {
-        Ok(PROCESS.get(|| Ok(Self::default()))?)
+        PROCESS.get(|_| Ok(Self::default()))
     }
 
     /// The pool that buffers are of: the process's own, unless it has joined another one.
@@ -227,7 +227,7 @@ impl Process {
 
     /// The interface that makes requests of servers.
     pub(crate) fn interface() -> Result<&'static Interface, Failure> {
-        Ok(INTERFACE.get(|| Ok(Interface::open()?))?)
+        Ok(INTERFACE.get(|_| Interface::open().map_err(Error::from))?)
     }
 
     pub(crate) fn has_pool(&self) -> bool {

@@ -1,0 +1,91 @@
+//! What each process has one of, made when it is first asked for.
+//!
+//! How: a child made by fork finds its parent's, which it neither uses nor drops, since a thread of the parent's may have had a lock
+//! of it, and makes one of its own.
+#![allow(unsafe_code, reason = "pointers from boxes, which are never freed once they have been published")]
+
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::fork::Maker;
+
+/// A value for each process, to be kept in a static.
+#[derive(Debug)]
+pub struct PerProcess<T>(AtomicPtr<Made<T>>, PhantomData<T>);
+
+#[derive(Debug)]
+struct Made<T> {
+    maker: Maker,
+    value: T,
+}
+
+impl<T: Send + Sync> PerProcess<T> {
+    /// No process has a value yet.
+    #[expect(clippy::new_without_default, reason = "for statics, which no default value is for")]
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()), PhantomData)
+    }
+
+    /// This process's value. `make` makes it where there is none yet; it is told whether this process was forked from one that has
+    /// one. Of the values that threads make at the same time, one is kept.
+    ///
+    /// # Errors
+    /// Those of `make`; the next call tries again.
+    #[inline]
+    pub fn get<E>(&'static self, make: impl FnOnce(bool) -> Result<T, E>) -> Result<&'static T, E> {
+        // Acquire: with the release in `add`.
+        let found = self.0.load(Ordering::Acquire);
+        // SAFETY: what the pointer has ever pointed to is never freed.
+        match unsafe { found.as_ref() } {
+            Some(made) if made.maker.is_this_process() => Ok(&made.value),
+            _ => self.add(found, make),
+        }
+    }
+
+    #[cold]
+    fn add<E>(
+        &'static self,
+        before: *mut Made<T>,
+        make: impl FnOnce(bool) -> Result<T, E>,
+    ) -> Result<&'static T, E> {
+        let maker = Maker::this_process();
+        let new = Box::into_raw(Box::new(Made { maker, value: make(!before.is_null())? }));
+        let kept = match self.0.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => new,
+            Err(first) => {
+                // SAFETY: another thread of this process was first, so that nobody else knows of `new`.
+                drop(unsafe { Box::from_raw(new) });
+                first
+            }
+        };
+        // SAFETY: it is from a box, and never freed.
+        Ok(unsafe { &(*kept).value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::child::{ExitOutcome, fork_child};
+
+    static NUMBER: PerProcess<u32> = PerProcess::new();
+
+    fn number() -> &'static u32 {
+        let Ok(number) = NUMBER.get(|is_child| Ok::<_, Infallible>(if is_child { 2 } else { 1 }));
+        number
+    }
+
+    #[test]
+    fn a_child_has_a_value_of_its_own() {
+        assert_eq!(NUMBER.get(|_| Err("not yet")), Err("not yet"));
+        let first = number();
+        assert!(*first == 1 && std::ptr::eq(first, number()));
+        // SAFETY: the child makes a value, which takes no lock that another thread may have.
+        let child = unsafe { fork_child(|| *number() as u8 + u8::from(std::ptr::eq(first, number()))) };
+        assert_eq!(child.unwrap().wait().unwrap(), ExitOutcome::Code(2));
+        assert_eq!(*number(), 1);
+    }
+}
