@@ -25,6 +25,7 @@ macro_rules! thadani {
 mod alone;
 mod checksum;
 mod cpu;
+mod described;
 mod fbufs_mapwr;
 mod fbufs_rw;
 mod latency;
@@ -42,11 +43,7 @@ mod sweep;
 pub(crate) mod synthetic;
 mod turns;
 
-use crate::error::{Error, Result};
-use crate::experiment::{Declaration, Experiment, Options, Sitting, Step};
-use crate::findings::Conclusion;
-use crate::measurement::Measurements;
-use sweep::Sweep;
+use crate::experiment::Experiment;
 
 /// All experiments; one that others need comes before those others.
 pub const ALL: &[&dyn Experiment] = &[
@@ -71,55 +68,11 @@ pub fn find(id: &str) -> Option<&'static dyn Experiment> {
     ALL.iter().copied().find(|experiment| experiment.declaration().id == id)
 }
 
-/// An experiment as a description.
-struct Described {
-    declaration: &'static Declaration,
-    measuring: Measuring,
-    conclude: fn(&Measurements) -> Conclusion,
-}
-
-/// How an experiment measures.
-enum Measuring {
-    /// It measures nothing, and concludes from the measurements of others.
-    Nothing,
-    /// Subjects take turns, one length after the other.
-    Sweep(fn(&Options) -> Sweep),
-    /// In steps and sittings of its own.
-    Own { steps: fn(&Options) -> Vec<Step>, sit: for<'o> fn(&'o Options) -> Result<Box<dyn Sitting + 'o>> },
-}
-
-impl Experiment for Described {
-    fn declaration(&self) -> &'static Declaration {
-        self.declaration
-    }
-
-    fn steps(&self, options: &Options) -> Vec<Step> {
-        match self.measuring {
-            Measuring::Nothing => Vec::new(),
-            Measuring::Sweep(sweep) => sweep(options).steps(),
-            Measuring::Own { steps, .. } => steps(options),
-        }
-    }
-
-    fn sit<'o>(&'o self, options: &'o Options) -> Result<Box<dyn Sitting + 'o>> {
-        match self.measuring {
-            Measuring::Nothing => {
-                Err(Error::NoSuchStep { experiment: self.declaration.id, step: "any".to_owned() })
-            }
-            Measuring::Sweep(sweep) => Ok(Box::new(sweep(options).sit())),
-            Measuring::Own { sit, .. } => sit(options),
-        }
-    }
-
-    fn conclude(&self, measurements: &Measurements) -> Conclusion {
-        (self.conclude)(measurements)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::findings::Verdict;
+    use crate::measurement::Measurements;
 
     #[test]
     fn nothing_measured_is_nothing_concluded() {

@@ -8,7 +8,7 @@ use genie::{Interface, ServerHandle, memory};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::parties::{self, Order};
+use crate::parties::{Order, ROLE};
 use crate::peer::{self, Peer};
 
 /// Requests are served one at a time, so one buffer is in use; a second is to spare.
@@ -57,7 +57,7 @@ pub fn connect(
 ) -> Result<(ServerHandle, Peer)> {
     // The folder may go as soon as client and server are connected.
     let folder = peer::folder()?;
-    let peer = Peer::start(parties::ROLE, cpu)?;
+    let peer = Peer::start(ROLE, cpu)?;
     let hosting = Hosting { folder: folder.path().to_string_lossy().into_owned(), buffers, longest, spin };
     peer.order(&Order::HostMemory(hosting), &[], "it opened a server")?;
     let options = ConnectOptions { spin, ..ConnectOptions::default() };

@@ -28,10 +28,8 @@ use std::time::Duration;
 
 use genie::{Pending, Scheme};
 use rustix::process::Pid;
-use serde::{Deserialize, Serialize};
 
 use crate::clock::{CpuClock, now_ns};
-use crate::counter::{Event, Modes};
 use crate::device::{PACE, Rate};
 use crate::error::{Error, Result};
 use crate::interface::Granule;
@@ -39,16 +37,14 @@ use crate::operations::OperationTime;
 use crate::peer::Peer;
 use crate::protocol::Check;
 use client::Client;
+pub use meter::Measure;
 use meter::Meter;
 pub(crate) use order::Order;
-pub use order::{Effect, Route};
+pub use order::{Effect, ROLE, Route};
 use order::{Heard, Posting, Received};
 pub use party::run;
 pub use seats::Seats;
 pub use stage::Stage;
-
-/// The role in which a peer process must call [`run`].
-pub const ROLE: &str = "party";
 
 /// One operation that is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,20 +66,6 @@ impl Transfer {
     pub fn of(scheme: Scheme, len: usize) -> Self {
         Self { output: scheme, input: scheme, len, check: Check::None, measure: Measure::Latency }
     }
-}
-
-/// What is measured of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Measure {
-    /// The end-to-end latency.
-    Latency,
-    /// The CPU time; the latency then includes the reading of that clock.
-    CpuTime,
-    /// How often something happens, in these modes; the latency then includes the cost of counting.
-    Count(Event, Modes),
-    /// How long each operation took; the latency then includes the taking of these times.
-    Operations,
 }
 
 /// How an operation went.

@@ -12,11 +12,11 @@ mod verdicts;
 
 use genie::Scheme;
 
+use super::described::{Described, Measuring};
 use super::latency::{LONGEST, PAPER_LEN};
 use super::reading::{MISSING, Reading};
 use super::sweep::{self, Setting, Sweep};
 use super::turns::Subject;
-use super::{Described, Measuring};
 use crate::checksum::Checksum as Kind;
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};

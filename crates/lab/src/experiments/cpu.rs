@@ -9,9 +9,9 @@
 
 mod instructions;
 
+use super::described::{Described, Measuring};
 use super::latency::{self, LONGEST, PAPER_LEN, schemes};
 use super::reading::{MISSING, Reading, bytes, ends, findings, per_cent, shown, throughput};
-use super::{Described, Measuring};
 use crate::amounts::significant;
 use crate::device::Rate;
 use crate::experiment::{Claim, Declaration};

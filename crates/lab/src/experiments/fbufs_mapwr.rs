@@ -15,9 +15,9 @@ use tempfile::NamedTempFile;
 use vm_memory::mmap::MmapRegionBuilder;
 use vm_memory::{FileOffset, MmapRegion, VolatileMemory, WriteVolatile};
 
+use super::described::{Described, Measuring};
 use super::partners::{each, take_turns};
 use super::reading::{MISSING, Reading, findings, headings, per_cent, shown};
-use super::{Described, Measuring};
 use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};

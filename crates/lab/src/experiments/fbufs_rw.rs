@@ -12,8 +12,8 @@
 mod sitting;
 mod verdicts;
 
+use super::described::{Described, Measuring};
 use super::reading::{MISSING, Reading, headings, per_cent};
-use super::{Described, Measuring};
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use crate::findings::{Conclusion, Scale, Table, row};

@@ -8,10 +8,10 @@ mod verdicts;
 
 use genie::Scheme;
 
+use super::described::{Described, Measuring};
 use super::reading::{Reading, bytes, slug};
 use super::sweep::{Setting, Sweep};
 use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject};
-use super::{Described, Measuring};
 use crate::amounts::significant;
 use crate::device::Rate;
 use crate::experiment::{Claim, Declaration, Options};

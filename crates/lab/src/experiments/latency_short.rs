@@ -8,11 +8,11 @@
 
 mod verdicts;
 
+use super::described::{Described, Measuring};
 use super::latency::{seating, shown};
 use super::reading::Reading;
 use super::sweep::{Setting, Sweep};
 use super::turns::Subject;
-use super::{Described, Measuring};
 use crate::experiment::{Claim, Declaration, Options};
 use crate::findings::{Conclusion, Scale};
 use crate::interface::Granule;

@@ -15,7 +15,7 @@ mod machine;
 
 pub use machine::figures;
 
-use super::{Described, Measuring};
+use super::described::{Described, Measuring};
 use crate::experiment::{Claim, Declaration};
 
 /// The name on the command line.

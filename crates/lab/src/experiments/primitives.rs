@@ -18,8 +18,8 @@ mod pooled;
 mod sitting;
 mod verdicts;
 
+use super::described::{Described, Measuring};
 use super::latency::LENGTHS;
-use super::{Described, Measuring};
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use conclusion::conclude;

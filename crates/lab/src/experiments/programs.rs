@@ -12,9 +12,9 @@
 use std::fs::File;
 use std::io::Write;
 
+use super::described::{Described, Measuring};
 use super::partners::{PLACES, Partners, each, take_turns};
 use super::reading::{MISSING, Reading, findings, per_cent, shown};
-use super::{Described, Measuring};
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use crate::findings::{Conclusion, Figure, Judgement, Scale, Table, row};

@@ -12,10 +12,10 @@
 
 use genie_passing::Scheme;
 
+use super::described::{Described, Measuring};
 use super::latency;
 use super::programs;
 use super::reading::{Reading, bytes, findings};
-use super::{Described, Measuring};
 use crate::amounts::significant;
 use crate::device::Rate;
 use crate::experiment::{Claim, Declaration};

@@ -11,11 +11,11 @@ mod verdicts;
 
 use genie::Scheme;
 
+use super::described::{Described, Measuring};
 use super::latency::{LONGEST, PAPER_LEN};
 use super::reading::{MISSING, Reading, headings, shown};
 use super::sweep::{Setting, Sweep};
 use super::turns::Subject;
-use super::{Described, Measuring};
 use crate::amounts::significant;
 use crate::experiment::{Claim, Declaration, Options};
 use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table, row};

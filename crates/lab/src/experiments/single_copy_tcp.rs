@@ -11,7 +11,7 @@
 mod conclusion;
 mod costs;
 
-use super::{Described, Measuring};
+use super::described::{Described, Measuring};
 use crate::experiment::{Claim, Declaration};
 
 /// The name on the command line.

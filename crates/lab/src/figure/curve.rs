@@ -8,13 +8,11 @@ use kuva::render::render::{PathData, Primitive, Scene};
 
 use super::Ink;
 use super::axes::Axes;
-use super::style::{Mark, Style};
+use super::style::{LINE, Mark, Style};
 use crate::findings::{Curve, Figure};
 
 /// Half the width of a marker.
 const MARKER: f64 = 4.2;
-/// How many measured points make a line.
-pub(super) const LINE: usize = 3;
 /// How much of a curve's colour its spread has.
 const FAINT: f64 = 0.45;
 

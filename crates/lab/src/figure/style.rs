@@ -4,7 +4,6 @@
 //! full for the emulated scheme, hollow for the basic one. A curve that would look like an earlier curve gets another marker
 //! and finer dashes. Curves of no scheme get the remaining looks, in order.
 
-use crate::figure::curve::LINE;
 use crate::figure::palette::Hue;
 use crate::findings::Curve;
 
@@ -30,6 +29,9 @@ const BESIDE: [&str; 2] = ["7 2 1 2", "2 2"];
 /// The widths of the line of a curve, and of a curve that others are compared with.
 const WIDTH: f64 = 2.0;
 const THIN: f64 = 1.5;
+
+/// How many measured points make a line.
+pub(super) const LINE: usize = 3;
 
 /// The shape of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

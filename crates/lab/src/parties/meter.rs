@@ -7,10 +7,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Measure;
 use crate::clock::CpuClock;
-use crate::counter::{Counter, Refusal};
+use crate::counter::{Counter, Event, Modes, Refusal};
 use crate::error::Result;
+
+/// What is measured of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// The end-to-end latency.
+    Latency,
+    /// The CPU time; the latency then includes the reading of that clock.
+    CpuTime,
+    /// How often something happens, in these modes; the latency then includes the cost of counting.
+    Count(Event, Modes),
+    /// How long each operation took; the latency then includes the taking of these times.
+    Operations,
+}
 
 /// A meter of one operation in one process.
 #[derive(Debug)]

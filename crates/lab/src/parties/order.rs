@@ -5,12 +5,14 @@ use std::time::Duration;
 use genie::{Reason, Receipt};
 use serde::{Deserialize, Serialize};
 
-use super::Measure;
-use super::meter::Metered;
+use super::meter::{Measure, Metered};
 use crate::interface::Granule;
 use crate::memory_server;
 use crate::operations::OperationTime;
 use crate::protocol::Check;
+
+/// The role in which a peer process must call [`run`](super::run).
+pub const ROLE: &str = "party";
 
 /// The name of the device in the folder of a run.
 pub(super) const DEVICE: &str = "loop";

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use genie::{Pending, Scheme};
 
-use super::Measure;
 use super::client::Client;
-use super::meter::Meter;
+use super::meter::{Measure, Meter};
 use super::order::{Attending, Effect, Heard, Posting, Received};
 use crate::clock::{CpuClock, now_ns};
 use crate::error::{Error, Result};

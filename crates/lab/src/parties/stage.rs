@@ -11,8 +11,7 @@ use std::time::Duration;
 use genie_sys::machine::{self, Pinned};
 use tempfile::TempDir;
 
-use super::ROLE;
-use super::order::{Attending, DEVICE, Hosting, Order, Relaying, Route};
+use super::order::{Attending, DEVICE, Hosting, Order, ROLE, Relaying, Route};
 use super::seats::Seats;
 use crate::error::{Error, Result};
 use crate::interface::Granule;
