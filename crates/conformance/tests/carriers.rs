@@ -19,7 +19,7 @@ fn a_carrier_that_serializes_every_request_keeps_all_promises_but_those_of_place
 #[test]
 fn servers_of_the_suites_own_keep_all_promises() {
     let subject = Subject::new("this process", |interface, setup| Ok(Servers::in_process(interface, setup)));
-    subject.report(&[plain(Buffering::Customized)]).assert_kept();
+    subject.report(&[plain(Buffering::Customized), Setup::allowed(GranuleKind::Base)]).assert_kept();
 }
 
 #[test]
