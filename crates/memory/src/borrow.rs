@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use crate::space::{Core, Space, State};
-use crate::tables::granule::{GranuleRuns, Place, push};
+use crate::tables::granule::{Place, runs_of};
 use crate::tables::runs::Run;
 use crate::{Error, LenderId, Protection, Result, aliases, replacement};
 
@@ -64,8 +64,7 @@ impl Space {
     pub fn end_borrow(&self, addr: usize, len: usize) -> Result<Kept> {
         let core = self.at(addr).core();
         core.ensure_own()?;
-        let Some((first, last)) = core.slots_of(addr, len) else { return Ok(Kept::default()) };
-        let slots = Run { start: first, len: last - first + 1 };
+        let Some(slots) = core.slots_of(addr, len) else { return Ok(Kept::default()) };
         let refused = match core.lock().protect_open_outputs(core, slots) {
             Ok(protected) => return Ok(Kept { protected, replaced: 0 }),
             Err(error) => error,
@@ -92,9 +91,9 @@ impl Space {
     /// Cost: the space's lock.
     pub fn is_alone(&self, addr: usize, len: usize) -> bool {
         let core = self.at(addr).core();
-        let Some((first, last)) = core.slots_of(addr, len).filter(|_| core.is_own()) else { return true };
+        let Some(slots) = core.slots_of(addr, len).filter(|_| core.is_own()) else { return true };
         let used = core.lock().used_around(core, addr);
-        !core.has_neighbours(&used, Run { start: first, len: last - first + 1 }, addr..addr + len)
+        !core.has_neighbours(&used, slots, addr..addr + len)
     }
 
     /// Ends a mutable borrow of the `len` bytes at `addr`, which are alone on their granules: no input stores into them from now
@@ -106,9 +105,9 @@ impl Space {
     pub fn end_input_borrow(&self, addr: usize, len: usize) -> Result<u32> {
         let core = self.at(addr).core();
         core.ensure_own()?;
-        let Some((first, last)) = core.slots_of(addr, len) else { return Ok(0) };
+        let Some(slots) = core.slots_of(addr, len) else { return Ok(0) };
         let mut replaced = 0;
-        for slot in first..=last {
+        for slot in slots.numbers() {
             replaced += core.lock().replace_input(core, slot)?;
         }
         Ok(replaced)
@@ -157,8 +156,7 @@ impl State {
             return Err(Error::Unprotectable { reason });
         }
         let slots = Run { start: first, len: last - first + 1 };
-        let mut runs = GranuleRuns::new();
-        slots.numbers().filter_map(|slot| self.open_output(slot)).for_each(|id| push(&mut runs, id));
+        let runs = runs_of(slots.numbers().filter_map(|slot| self.open_output(slot)));
         self.promise(core, &runs)?;
         self.protect(core, slots)
     }

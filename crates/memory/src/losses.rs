@@ -52,7 +52,7 @@ impl Space {
     /// A load or two while nothing is lost; else the space's lock.
     pub fn ensure_kept(&self, addr: usize, len: usize) -> Result<()> {
         let core = self.at(addr).core();
-        let Some((first, last)) = core.may_have_lost().then(|| core.slots_of(addr, len)).flatten() else {
+        let Some(slots) = core.may_have_lost().then(|| core.slots_of(addr, len)).flatten() else {
             return Ok(());
         };
         let state = core.lock();
@@ -60,7 +60,7 @@ impl Space {
             let granule = state.slots.get(slot).granule;
             granule.is_some_and(|granule| state.lost.contains(&granule))
         };
-        if (first..=last).any(is_lost) { Err(Error::Lost) } else { Ok(()) }
+        if slots.numbers().any(is_lost) { Err(Error::Lost) } else { Ok(()) }
     }
 
     /// Whether the space has lost memory; what was read meanwhile may be zeros.

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use genie_sys::Access;
 
 use crate::space::{Core, Space, State};
-use crate::system::runs_of;
+use crate::tables::granule::runs_of;
 use crate::views::Owned;
 use crate::{Direction, Immigrating, Mark, Reference, RegionId, Released, Result, SystemBuffer, Wired};
 
@@ -175,7 +175,7 @@ impl Space {
                 state.enter_region(core, window, granules.iter().copied(), Mark::Immigrant)
             }
             None => {
-                let filled = state.region_of(core, &runs_of(&granules), Mark::Immigrant);
+                let filled = state.region_of(core, &runs_of(granules.iter().copied()), Mark::Immigrant);
                 filled.inspect_err(|_| state.release(core, granules.iter().copied()))?
             }
         };

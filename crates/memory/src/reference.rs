@@ -11,7 +11,7 @@ use genie_sys::GranuleKind;
 
 use crate::segments::Segments;
 use crate::space::{Core, Space, State};
-use crate::tables::granule::{GranuleRuns, push};
+use crate::tables::granule::{GranuleRuns, runs_of};
 use crate::tables::runs::Run;
 use crate::{Direction, Error, Mark, RegionId, Result, Wired, aliases};
 
@@ -62,18 +62,15 @@ impl Space {
         let core = self.at(addr).core();
         core.ensure_own()?;
         let foreign = || Error::Foreign { addr, len };
-        let (first, last) = core.slots_of(addr, len).ok_or_else(foreign)?;
+        let slots = core.slots_of(addr, len).ok_or_else(foreign)?;
         if direction == Direction::In {
-            core.verify_write_access(Run {
-                start: first,
-                len: last.checked_sub(first).ok_or_else(foreign)? + 1,
-            })?;
+            core.verify_write_access(slots)?;
         }
         let mut state = core.lock();
-        let index = state.slots.get(first).region.ok_or_else(foreign)?;
+        let index = state.slots.get(slots.start).region.ok_or_else(foreign)?;
         let region = state.regions.id(index).ok_or_else(foreign)?;
         let found = state.regions.get_mut(region).ok_or_else(foreign)?;
-        if !found.slots.numbers().contains(&last) {
+        if slots.end() > found.slots.end() {
             return Err(foreign());
         }
         if !allowed(found.mark) {
@@ -81,7 +78,6 @@ impl Space {
         }
         found.passed = true;
         let faults = found.faults;
-        let slots = Run { start: first, len: last - first + 1 };
         let runs = state.reference(slots, direction);
         drop(state);
         let offset = core.misalignment(addr);
@@ -105,8 +101,7 @@ impl Space {
         let found = state.regions.get_mut(region).ok_or_else(foreign)?;
         found.passed = true;
         let faults = found.faults;
-        let (first, last) = core.slots_of(addr, len).ok_or_else(foreign)?;
-        let slots = Run { start: first, len: last - first + 1 };
+        let slots = core.slots_of(addr, len).ok_or_else(foreign)?;
         let runs = state.reference(slots, direction);
         let (space, offset) = (self.clone(), core.misalignment(addr));
         Ok(Reference { space, direction, region, slots, runs, offset, len, faults, released: false })
@@ -121,9 +116,9 @@ impl Space {
         if core.protected.load(Relaxed) == 0 || !core.is_own() {
             return false;
         }
-        let Some((first, last)) = core.slots_of(addr, len) else { return false };
+        let Some(slots) = core.slots_of(addr, len) else { return false };
         let state = core.lock();
-        (first..=last).any(|slot| state.pending_output(slot).is_some())
+        slots.numbers().any(|slot| state.pending_output(slot).is_some())
     }
 }
 
@@ -254,10 +249,7 @@ impl Core {
 impl State {
     /// Counts an input or output in the granules that slots show.
     fn reference(&mut self, slots: Run, direction: Direction) -> GranuleRuns {
-        let mut runs = GranuleRuns::new();
-        for granule in self.slots.run(slots).filter_map(|slot| slot.granule) {
-            push(&mut runs, granule);
-        }
+        let runs = runs_of(self.slots.granules(slots));
         runs.iter().for_each(|run| self.granules.reference(*run, direction));
         runs
     }
@@ -306,8 +298,7 @@ impl State {
         if region.wirings > 0 || !matches!(region.mark, Mark::Native | Mark::Immigrant) {
             return None;
         }
-        let mut runs = GranuleRuns::new();
-        self.slots.run(run).filter_map(|slot| slot.granule).for_each(|id| push(&mut runs, id));
+        let runs = runs_of(self.slots.granules(run));
         let is_worth_it = match is_base {
             true => runs.len() as u32 <= run.len / MAPPED_AGAIN_MIN,
             false => !self.objects.are_reserved(runs.iter().flat_map(|run| run.numbers())),

@@ -59,7 +59,7 @@ impl State {
     /// Removes a region; its granules are freed now or when their last reference goes.
     pub(crate) fn remove_region(&mut self, core: &Core, id: RegionId) -> Result<()> {
         let Some(region) = self.regions.remove(id) else { return Ok(()) };
-        let granules: Vec<u32> = self.slots.run(region.slots).filter_map(|slot| slot.granule).collect();
+        let granules: Vec<u32> = self.slots.granules(region.slots).collect();
         self.slots.clear(region.slots);
         let unmapped = self.give_window(core, region.slots);
         self.release(core, granules);
@@ -72,7 +72,7 @@ impl State {
             return false;
         }
         let Some(region) = self.regions.get(region) else { return false };
-        let mut granules = self.slots.run(region.slots).filter_map(|slot| slot.granule);
+        let mut granules = self.slots.granules(region.slots);
         granules.any(|id| !self.granules.belongs(id, LenderId::OWN))
     }
 
@@ -89,7 +89,7 @@ impl State {
     /// Whether one of the granules that `of` selects is in a region kept for reuse.
     pub(crate) fn is_queued(&self, of: impl Fn(u32) -> bool) -> bool {
         let queued = self.queues.iter().filter_map(|region| self.regions.get(region));
-        queued.flat_map(|region| self.slots.run(region.slots)).filter_map(|slot| slot.granule).any(of)
+        queued.flat_map(|region| self.slots.granules(region.slots)).any(of)
     }
 
     /// Changes a region's mark.
@@ -175,13 +175,13 @@ impl Space {
     /// Which region holds all of the `len` bytes at `addr`, and its mark.
     pub fn region_at(&self, addr: usize, len: usize) -> Option<(RegionId, Mark)> {
         let core = self.at(addr).core();
-        let (first, last) = core.slots_of(addr, len)?;
+        let slots = core.slots_of(addr, len)?;
         core.ensure_own().ok()?;
         let state = core.lock();
-        let index = state.slots.get(first).region?;
+        let index = state.slots.get(slots.start).region?;
         let region = state.regions.id(index)?;
         let found = state.regions.get(region)?;
-        (found.slots.numbers().contains(&last)).then_some((region, found.mark))
+        (slots.end() <= found.slots.end()).then_some((region, found.mark))
     }
 }
 

@@ -25,8 +25,8 @@ use genie_sys::arena::Swapped;
 use smallvec::SmallVec;
 
 use crate::space::{Core, Space, State};
-use crate::system::{SystemBuffer, runs_of};
-use crate::tables::granule::{GranuleRuns, Place};
+use crate::system::SystemBuffer;
+use crate::tables::granule::{GranuleRuns, Place, runs_of};
 use crate::tables::runs::Run;
 use crate::tables::slots::Slot;
 use crate::{Error, Mark, Result, aliases};
@@ -125,16 +125,15 @@ impl Space {
         let core = space.core();
         system.assert_of(self);
         assert!(len <= system.len(), "{len} bytes of a system buffer of {}", system.len());
-        let (first, last) = core.slots_of(addr, len).ok_or(Error::Foreign { addr, len })?;
+        let slots = core.slots_of(addr, len).ok_or(Error::Foreign { addr, len })?;
         let is_alike = system.space().has_tables_of(space);
         let aligned = is_alike && system.alignment() == Some(core.misalignment(addr));
-        let swap =
-            if aligned && len > 0 { plan.swap.start..plan.swap.end.min(last - first + 1) } else { 0..0 };
+        let swap = if aligned && len > 0 { plan.swap.start..plan.swap.end.min(slots.len) } else { 0..0 };
         let delivery = Delivery {
             addr,
             len,
-            first,
-            swap: Run { start: first + swap.start, len: swap.end.saturating_sub(swap.start) },
+            first: slots.start,
+            swap: Run { start: slots.start + swap.start, len: swap.end.saturating_sub(swap.start) },
         };
         let (mut passed, mut pending) = (Passed::default(), false);
         if delivery.swap.len > 0 {
@@ -352,7 +351,7 @@ impl State {
     fn map_over(&mut self, core: &Core, slots: Run, granules: &mut [u32]) -> u32 {
         // Each of these parts is one mapping, so that it is mapped wholly or not at all.
         let mut parts = GranuleRuns::new();
-        for run in runs_of(granules) {
+        for run in runs_of(granules.iter().copied()) {
             parts.extend(self.objects.parts(run));
         }
         let mut done = 0;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::segments::Segments;
 use crate::space::{Core, Space, State};
 use crate::tables::chunks::{Chunk, chunk_class, chunk_len};
-use crate::tables::granule::{GranuleRuns, push};
+use crate::tables::granule::runs_of;
 use crate::tables::pools::Whole;
 use crate::tables::runs::Run;
 use crate::{DataMut, Error, LenderId, Recycling, Result, aliases};
@@ -164,7 +164,12 @@ impl SystemBuffer {
         match &self.backing {
             Backing::Whole(whole) => match whole.granules[..] {
                 [granule] if self.len > 0 => one(granule, self.offset),
-                _ => aliases::segments(core, runs_of(&whole.granules).into_iter(), self.offset, self.len),
+                _ => aliases::segments(
+                    core,
+                    runs_of(whole.granules.iter().copied()).into_iter(),
+                    self.offset,
+                    self.len,
+                ),
             },
             Backing::Chunk(chunk, _) => one(chunk.granule, chunk.offset as usize),
         }
@@ -350,11 +355,4 @@ fn zero_outside(data: &DataMut<'_>, kept: Range<usize>) -> usize {
         data.part(range).fill(0);
     }
     data.len() - kept.len()
-}
-
-/// A list of granules as runs.
-pub(crate) fn runs_of(granules: &[u32]) -> GranuleRuns {
-    let mut runs = GranuleRuns::new();
-    granules.iter().for_each(|id| push(&mut runs, *id));
-    runs
 }

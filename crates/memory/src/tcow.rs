@@ -78,11 +78,11 @@ impl Space {
     /// The space's lock, and a look at each granule.
     pub fn spares_copy(&self, addr: usize, len: usize, stakes: Stakes) -> bool {
         let core = self.at(addr).core();
-        let Some((first, last)) = core.slots_of(addr, len).filter(|_| core.is_own()) else { return false };
+        let Some(slots) = core.slots_of(addr, len).filter(|_| core.is_own()) else { return false };
         let mut guard = core.lock();
         let state = &mut *guard;
-        let unchanged = (first..=last).all(|slot| state.slots.get(slot).protected);
-        let region = state.slots.get(first).region.and_then(|region| state.regions.at(region));
+        let unchanged = slots.numbers().all(|slot| state.slots.get(slot).protected);
+        let region = state.slots.get(slots.start).region.and_then(|region| state.regions.at(region));
         let failed = stakes.protecting.saturating_add(core.replacement_cost.load(Relaxed));
         let copying = stakes.copying.max(1);
         region.is_some_and(|region| region.reinstatement.spares_copy(unchanged, copying, failed))

@@ -36,7 +36,7 @@ impl Space {
         let mut guard = core.lock();
         let state = &mut *guard;
         let found = state.regions.get_mut(region).ok_or(Error::Foreign { addr: 0, len: 0 })?;
-        if state.objects.are_reserved(state.slots.run(found.slots).filter_map(|slot| slot.granule)) {
+        if state.objects.are_reserved(state.slots.granules(found.slots)) {
             return Ok(Wired { _held: None });
         }
         if found.wirings == 0 {

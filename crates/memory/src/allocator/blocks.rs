@@ -12,7 +12,7 @@
 use genie_sys::Object;
 
 use crate::space::{Core, Space, State};
-use crate::tables::granule::{GranuleRuns, Place, push};
+use crate::tables::granule::{GranuleRuns, Place, runs_of};
 use crate::tables::objects::Objects;
 use crate::tables::runs::Run;
 use crate::tables::slots::Slot;
@@ -277,7 +277,7 @@ impl State {
             return Err(Error::Unprotectable { reason: "an output is pending from a block that is to move" });
         }
         let mut parts = GranuleRuns::new();
-        self.runs_at(from).into_iter().for_each(|run| parts.extend(self.objects.parts(run)));
+        runs_of(self.slots.granules(from)).into_iter().for_each(|run| parts.extend(self.objects.parts(run)));
         let mut at = 0;
         for part in &parts {
             let [old, new] = [from.start, to].map(|start| Run { start: start + at, len: part.len });
@@ -311,7 +311,7 @@ impl State {
         if self.slots.run(slots).any(|slot| slot.protected) {
             return false;
         }
-        self.runs_at(slots).iter().all(|run| {
+        runs_of(self.slots.granules(slots)).iter().all(|run| {
             let is_own = self.objects.are_separate(*run, keeps_shown);
             is_own && !self.granules.any_referenced(*run)
         })
@@ -322,13 +322,6 @@ impl State {
         let kept: Vec<u32> = self.queues.iter().map(|region| region.index).collect();
         let native = self.regions.iter().filter(|(_, region)| region.mark == Mark::Native);
         native.filter(move |(index, _)| !kept.contains(index)).map(|(_, region)| region.slots)
-    }
-
-    /// The granules that slots show.
-    pub(super) fn runs_at(&self, slots: Run) -> GranuleRuns {
-        let mut runs = GranuleRuns::new();
-        self.slots.run(slots).filter_map(|slot| slot.granule).for_each(|granule| push(&mut runs, granule));
-        runs
     }
 }
 

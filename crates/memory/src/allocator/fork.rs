@@ -16,6 +16,7 @@ use std::cell::Cell;
 use super::Inside;
 use super::heap::Heap;
 use crate::space::Space;
+use crate::tables::granule::runs_of;
 use crate::{Result, aliases};
 
 thread_local! {
@@ -93,7 +94,7 @@ impl Space {
             let (to, len) = (core.slot_addr(slots.start), core.bytes(slots.len));
             let copied = Copied { to, copy: genie_sys::arena::map_private(len)?, len };
             let mut at = 0;
-            for run in state.runs_at(slots) {
+            for run in runs_of(state.slots.granules(slots)) {
                 for (offset, len) in state.objects.touched(core, run) {
                     // SAFETY: within the fresh private mapping, to which there is no other reference.
                     let place = unsafe { std::slice::from_raw_parts_mut(copied.copy.add(at + offset), len) };

@@ -182,11 +182,11 @@ impl Core {
         self.windows.offset_of(addr).map(|offset| (offset >> self.shift) as u32)
     }
 
-    /// The first and last slot of `len` bytes at `addr`, when they lie in the windows.
-    pub(crate) fn slots_of(&self, addr: usize, len: usize) -> Option<(u32, u32)> {
-        let first = self.slot_at(addr)?;
+    /// The slots of `len` bytes at `addr`, at least one, when they lie in the windows.
+    pub(crate) fn slots_of(&self, addr: usize, len: usize) -> Option<Run> {
+        let start = self.slot_at(addr)?;
         let last = self.slot_at(addr.checked_add(len.max(1) - 1)?)?;
-        Some((first, last))
+        Some(Run { start, len: last - start + 1 })
     }
 
     /// The address at which clients see a slot.

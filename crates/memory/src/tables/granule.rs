@@ -462,12 +462,17 @@ impl Granules {
     }
 }
 
-/// Adds granule `id` at the end of `runs`.
-pub(crate) fn push(runs: &mut GranuleRuns, id: u32) {
-    match runs.last_mut() {
-        Some(run) if run.end() == id => run.len += 1,
-        _ => runs.push(Run { start: id, len: 1 }),
+/// Granules as runs.
+#[inline]
+pub(crate) fn runs_of(ids: impl IntoIterator<Item = u32>) -> GranuleRuns {
+    let mut runs = GranuleRuns::new();
+    for id in ids {
+        match runs.last_mut() {
+            Some(run) if run.end() == id => run.len += 1,
+            _ => runs.push(Run { start: id, len: 1 }),
+        }
     }
+    runs
 }
 
 #[cfg(test)]

@@ -150,6 +150,11 @@ impl Slots {
         self.table[run.start as usize..run.end() as usize].iter().map(|entry| entry.unpack())
     }
 
+    /// The granules that a run of slots shows.
+    pub(crate) fn granules(&self, run: Run) -> impl Iterator<Item = u32> + '_ {
+        self.run(run).filter_map(|slot| slot.granule)
+    }
+
     /// The slots that were ever used.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Slot)> {
         (0..).zip(self.table.iter().map(|entry| entry.unpack()))
