@@ -268,7 +268,7 @@ pub enum Error {
         inputs: usize,
     },
     /// The run-time directory, or a file in it, cannot be used.
-    #[error("{path:?} {why}; {remedy}")]
+    #[error("the run-time directory: {path:?} {why}; {remedy}")]
     Directory {
         /// The directory or file.
         path: PathBuf,
