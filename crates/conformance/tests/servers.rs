@@ -61,6 +61,6 @@ fn servers_that_break_promises_are_found_out() {
         (Wrong::SeesOneElement, "elements_are_one_buffer", "in parts"),
         (Wrong::RefusesNoBytes, "no_bytes_can_be_kept", "no bytes"),
     ] {
-        breaks(subject(Some(wrong)), Setup::allowed(GranuleKind::Base), promise, seen);
+        breaks(subject(Some(wrong)), plain(Buffering::Customized), promise, seen);
     }
 }
