@@ -55,7 +55,7 @@ enum Kept {
 
 /// A keeper, as a subject of the suite.
 pub(crate) fn subject(wrong: Option<Wrong>) -> Subject<'static> {
-    Subject::new(&format!("a server that keeps bytes, wrong: {wrong:?}"), move |_, _| {
+    Subject::new("a server that keeps bytes", move |_, _| {
         let server = ServerHandle::new(Keeper { wrong, state: Mutex::default() });
         Ok(Servers::storing(Store::new(server, PUT, GET, |name| name.as_bytes().to_vec())))
     })

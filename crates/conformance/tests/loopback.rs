@@ -50,7 +50,7 @@ struct Shared {
 
 /// A loopback before the suite's own servers, as a subject.
 pub(crate) fn subject(wrong: Option<Wrong>) -> Subject<'static> {
-    Subject::new(&format!("a loopback, wrong: {wrong:?}"), move |interface, _| {
+    Subject::new("a loopback", move |interface, _| {
         let shared = Arc::new(Shared::default());
         let behind = |inner: ServerHandle| {
             let (interface, shared) = (interface.clone(), Arc::clone(&shared));

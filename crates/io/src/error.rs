@@ -1,15 +1,17 @@
-//! Why a request did not succeed, and what the client gets back.
+//! Why a request did not succeed.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use genie_memory::Direction;
 use genie_sys::Errno;
 
-use crate::{ReplyBuffer, ServerError};
+use crate::ServerError;
 
 mod conversions;
+mod failed;
+
+pub use failed::Failed;
 
 /// Why a request, or another operation, failed.
 #[non_exhaustive]
@@ -413,48 +415,6 @@ impl Error {
                     | Self::NoRoom { .. }
                     | Self::Busy { .. }
             )
-    }
-}
-
-/// A request that did not succeed. The client's native buffers are as they were; buffers that were given by value are
-/// in `buffers`, unless the server still has them (`kept`).
-pub struct Failed {
-    /// Why.
-    pub error: Error,
-    /// An entry for each buffer of the request, if the request was made; what comes back is in the elements' `returned`, and
-    /// [`Failed::take_buffer`] finds it.
-    pub buffers: Vec<ReplyBuffer>,
-    /// Whether the server still has buffers that were given by value: they do not come back, and are freed when the server
-    /// lets go of them.
-    pub kept: bool,
-}
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)?;
-        match self.kept {
-            true => f.write_str("; the server still has the buffers that were given by value"),
-            false => Ok(()),
-        }
-    }
-}
-
-/// The same sentence: it is what a program prints whose `main` returns this.
-impl fmt::Debug for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for Failed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.error.source()
-    }
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        Self { error, buffers: Vec::new(), kept: false }
     }
 }
 

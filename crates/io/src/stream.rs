@@ -222,7 +222,7 @@ fn header(kind: u8, stream: u64, asked: u64) -> [u8; 17] {
 #[derive(Debug, Default)]
 pub struct Streams(Arc<Table>);
 
-/// A stream stays until its client has been told of the end where it looks for the next part, wants no more, or is gone.
+/// A stream stays until the reply that its client takes next has told of the end, or the client wants no more or is gone.
 type Table = Mutex<HashMap<Name, Arc<Open>>>;
 
 /// A stream's name: its client's, and a number that the client gave it.
@@ -350,8 +350,8 @@ impl End {
 }
 
 impl Open {
-    /// Keeps a request for a part, or tells the client of the stream's end; returns whether that was where the client looks for the
-    /// next part. Where a server has several threads, a later request may come first.
+    /// Keeps a request for a part, or tells the client that the stream is over. Returns true when the client was told in the reply
+    /// that it takes next. A server with several threads may take a later request first.
     fn ask(&self, number: u64, request: Incoming) -> bool {
         let mut asked = self.asked.lock();
         if let Some(end) = asked.over {

@@ -1,7 +1,7 @@
 //! Locks that ignore poison.
 //!
-//! Why: to stop at poison would make one thread's panic every thread's. Panics here come from code of the program's, a server's say,
-//! which no lock of Genie's is held over while what it guards is half changed; so that poison would tell the next thread nothing.
+//! Why: a thread that stops at poison turns another thread's panic into its own. What panics here is the program's code, such as a
+//! server's. When Genie calls that code, what its locks guard is whole, so poison would tell the next thread nothing.
 //! How: the standard library's locks: one word each, known to no table of the process's, so that a child made by fork inherits
 //! nothing but that word.
 

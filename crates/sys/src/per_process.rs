@@ -1,7 +1,7 @@
-//! What each process has one of, made when it is first asked for.
+//! Values of which each process has its own, made when the process first asks for it.
 //!
-//! How: a child made by fork finds its parent's, which it neither uses nor drops, since a thread of the parent's may have had a lock
-//! of it, and makes one of its own.
+//! How: a child made by fork finds its parent's value, and makes one of its own. It neither uses nor drops the parent's, since one of
+//! the parent's threads may have held a lock in it at the fork.
 #![allow(unsafe_code, reason = "pointers from boxes, which are never freed once they have been published")]
 
 use std::marker::PhantomData;
@@ -87,5 +87,24 @@ mod tests {
         let child = unsafe { fork_child(|| *number() as u8 + u8::from(std::ptr::eq(first, number()))) };
         assert_eq!(child.unwrap().wait().unwrap(), ExitOutcome::Code(2));
         assert_eq!(*number(), 1);
+    }
+
+    #[test]
+    fn threads_that_make_a_value_at_the_same_time_get_one_and_the_same() {
+        static VALUE: PerProcess<u32> = PerProcess::new();
+        let barrier = std::sync::Barrier::new(4);
+        let get = || {
+            let Ok(value) = VALUE.get(|_| {
+                // Each of them makes one.
+                barrier.wait();
+                Ok::<_, Infallible>(7)
+            });
+            std::ptr::from_ref(value).addr()
+        };
+        let got = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(get)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(got.iter().all(|addr| *addr == got[0]), "{got:x?}");
     }
 }

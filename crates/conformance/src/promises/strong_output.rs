@@ -59,7 +59,8 @@ pub(crate) fn kernel_reads_after_the_request_are_not_seen(t: &Scene) {
 /// "Bad address".
 const EFAULT: i32 = 14;
 
-/// A pipe's reader stores into the buffer piece by piece.
+/// A pipe's reader stores into the buffer piece by piece. Where only the program's stores are caught, the kernel refuses to, as has
+/// been seen with a file.
 fn from_a_pipe(t: &Scene) {
     if t.setup().guard == Guard::Stores {
         return;

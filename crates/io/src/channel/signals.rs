@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use genie_sys::Errno;
 use genie_sys::fork::Maker;
+use genie_sys::lock::Mutex;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::Signals;
 
 use crate::Error;
-use genie_sys::lock::Mutex;
 
 const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 

@@ -11,9 +11,8 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{SendError, Sender};
 use std::time::Duration;
 
-use genie_sys::lock::Mutex;
-
 use genie_sys::fork::Maker;
+use genie_sys::lock::Mutex;
 use genie_sys::machine;
 use genie_sys::socket::Received;
 use rustix::net::{AddressFamily, sockopt};

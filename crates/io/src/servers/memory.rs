@@ -55,7 +55,8 @@ impl Memory {
     }
 
     /// Opens it with `count` pooled buffers of `len` bytes, whose data starts `offset` bytes into their first granule.
-    /// Longer requests are served from customized buffers.
+    /// Longer requests are served from customized buffers. While all pooled buffers are in use, an input that would fit into one is
+    /// refused.
     ///
     /// # Errors
     /// No memory for the pool.
