@@ -225,7 +225,7 @@ fn clients_are_spread_over_threads_that_wait_for_them() {
         }
         let counts: Vec<u32> = server.0.lock().values().copied().collect();
         assert_eq!(counts.iter().sum::<u32>(), 12);
-        // On a busy machine a thread may be so late that some of its clients are given to the other one.
-        assert!(counts.len() == 2 && counts.iter().all(|count| *count >= 3), "{counts:?} clients");
+        // On a busy machine a call may take so long that a third thread gets the clients of its thread.
+        assert!(counts.iter().all(|count| *count <= 9), "{counts:?} clients");
     }
 }
