@@ -9,6 +9,7 @@ finish() {
     trap - EXIT
     if [[ -n $server ]]; then
         kill -KILL "$server" 2>/dev/null || true
+        wait "$server" 2>/dev/null || true
     fi
     rm -rf "$scratch"
     exit "$status"

@@ -5,7 +5,8 @@ set -eu
 programs=$1 queue=$2
 place=$(mktemp -d)
 server=
-trap '[ -z "$server" ] || kill "$server"; rm -r "$place"' EXIT
+# The server removes its own files.
+trap '[ -z "$server" ] || { kill "$server"; wait "$server" || :; }; rm -r "$place"' EXIT
 export GENIE_RUNTIME_DIR="$place"
 
 "$programs/example_first" > "$place/said"

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -105,10 +106,12 @@ static void closed_by_close(void) {
     OK(uf_close(fds[1]));
 }
 
-/* Channels and descriptors are limited. */
+static atomic_int has_read;
+
 static void *read_to_the_end(void *fd) {
     void *all;
     CHECK(uf_get(*(int *)fd, &all) == 1 && uf_deallocate(all, 1) == NULL);
+    has_read = 1;
     ssize_t count = uf_get(*(int *)fd, &all);
     CHECK(count == 0 || errno == EBADF); /* or it came too late */
     return NULL;
@@ -122,7 +125,9 @@ static void closed_in_a_call(void) {
     in_use = fds[0];
     CHECK(pthread_create(&reader, NULL, read_to_the_end, &in_use) == 0);
     CHECK(uf_write(fds[1], filled(1, 1), 1) == 1);
-    usleep(50000); /* by then it waits */
+    while (!has_read)
+        usleep(1000);
+    usleep(50000); /* by then it waits, as a rule */
     OK(uf_close(in_use));
     unsigned char *kept = filled(100, 1);
     void *all;
@@ -136,6 +141,7 @@ static void closed_in_a_call(void) {
     CHECK(fcntl(other, F_GETFD) >= 0 && close(other) == 0);
 }
 
+/* Channels and descriptors are limited. */
 static void too_many(void) {
     struct rlimit usual, limit;
     static int fds[200][2];
