@@ -91,7 +91,7 @@ static bool sums(const genie::peer &server, const genie::buffer &data) {
 
 static genie::connect_options waiting(int flags = 0) {
     genie::connect_options options;
-    options.wait = nanoseconds(20s).count(), options.flags = static_cast<std::uint32_t>(flags);
+    options.wait = options.timeout = nanoseconds(60s).count(), options.flags = static_cast<std::uint32_t>(flags);
     return options;
 }
 
@@ -208,11 +208,11 @@ static void kernel_never_stores() {
 static bool careful() {
     genie::options options;
     options.flags = IO_KERNEL_NEVER_STORES; // no read, recv and the like ever stores into this program's buffers
-    options.timeout = nanoseconds(5s).count(); // for each request
+    options.timeout = nanoseconds(30s).count(); // for each request
     genie::interface io(options);
     genie::connect_options how;
     how.wait = nanoseconds(20s).count(); // for a server that is not there yet
-    how.timeout = nanoseconds(1s).count(); // for the answer of one that is there
+    how.timeout = nanoseconds(10s).count(); // for the answer of one that is there
     how.flags = IO_UNTRUSTED | IO_RECONNECTING;
     genie::server server(io, "keeper", how);
     genie::buffer data(io, 100);

@@ -89,7 +89,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1 << 48);
 
 /// This process.
 pub(crate) fn process() -> &'static Process {
-    let Ok(process) = PROCESS.get(|is_child| Ok::<_, Infallible>(Process::new(is_child)));
+    let Ok(process) = PROCESS.get(|parents| Ok::<_, Infallible>(Process::new(parents.is_some())));
     process
 }
 

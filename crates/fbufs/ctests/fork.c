@@ -9,6 +9,7 @@
 static unsigned char *bytes;
 static char *mapped;
 static int channel[2], room, listener;
+static const struct uf_settings settings = {.limit = 64u << 20};
 
 static void child(void *ignored) {
     (void)ignored;
@@ -78,9 +79,35 @@ static void children_never_take_a_channel_for_a_socket(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+static void *configure(void *is_over) {
+    while (!atomic_load((atomic_int *)is_over))
+        OK(uf_configure(&settings));
+    return NULL;
+}
+
+/* A child that is forked while a thread of its parent's is in uf_configure does not wait for that thread, which it lacks. */
+static void children_configure(void) {
+    pthread_t thread;
+    static atomic_int is_over;
+    CHECK(pthread_create(&thread, NULL, configure, &is_over) == 0);
+    for (int i = 0; i < 300; i++) {
+        pid_t forked = fork();
+        CHECK(forked >= 0);
+        if (forked == 0) {
+            alarm(60);
+            OK(uf_configure(&settings));
+            _exit(0);
+        }
+        ends(forked);
+    }
+    atomic_store(&is_over, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 int main(void) {
     char path[100];
     snprintf(path, sizeof path, "%s/listener", directory());
+    children_configure(); /* first: there is no pool yet */
     OK(uf_join("parents"));
     listener = uf_listen(path);
     CHECK(listener >= 0);

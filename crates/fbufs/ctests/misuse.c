@@ -141,6 +141,31 @@ static void closed_in_a_call(void) {
     CHECK(fcntl(other, F_GETFD) >= 0 && close(other) == 0);
 }
 
+static atomic_int is_over;
+
+static void *make_and_close(void *ignored) {
+    int fds[2];
+    while (!is_over)
+        CHECK(uf_pair(fds) == 0 && uf_close(fds[0]) == 0 && uf_close(fds[1]) == 0);
+    return ignored;
+}
+
+/* A number that another thread's uf_close is just giving up is the program's when the kernel gives it again. */
+static void used_again(void) {
+    pthread_t thread;
+    int fds[2];
+    void *all;
+    CHECK(pthread_create(&thread, NULL, make_and_close, NULL) == 0);
+    for (int i = 0; i < 300; i++) {
+        OK(pipe(fds));
+        CHECK(uf_write(fds[1], filled(10, 1), 10) == 10);
+        CHECK(uf_read(fds[0], &all, 10) == 10 && uf_deallocate(all, 10) == NULL);
+        CHECK(uf_close(fds[0]) == 0 && uf_close(fds[1]) == 0);
+    }
+    is_over = 1;
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 /* Channels and descriptors are limited. */
 static void too_many(void) {
     struct rlimit usual, limit;
@@ -286,6 +311,7 @@ int main(void) {
     addresses(1);
     descriptors(fds[0]);
     rooms();
+    used_again(); /* before close leaves the library numbers that are the program's */
     closed_by_close();
     closed_in_a_call();
     gone();

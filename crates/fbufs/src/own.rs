@@ -1,5 +1,7 @@
 //! The process's own pool.
 
+use std::convert::Infallible;
+
 use genie_sys::PerProcess;
 use genie_sys::lock::Mutex;
 
@@ -8,8 +10,14 @@ use crate::{Config, Pool};
 
 static POOL: PerProcess<Pool> = PerProcess::new();
 
-/// What pools are made with from now on.
-static CONFIG: Mutex<Option<Config>> = Mutex::new(None);
+/// What pools are made with from now on. A child begins with its parent's, but where a thread of the parent's was just setting it.
+static CONFIG: PerProcess<Mutex<Option<Config>>> = PerProcess::new();
+
+fn config() -> &'static Mutex<Option<Config>> {
+    let parents = |parents: Option<&Mutex<Option<Config>>>| *parents?.try_lock()?;
+    let Ok(config) = CONFIG.get(|of| Ok::<_, Infallible>(Mutex::new(parents(of))));
+    config
+}
 
 impl Pool {
     /// This process's own pool, made with [`Config::of_environment`], or that of [`Pool::configure_process`], when it is first
@@ -22,12 +30,12 @@ impl Pool {
     }
 
     pub(crate) fn config_of_process() -> Config {
-        CONFIG.try_lock().and_then(|config| *config).unwrap_or_else(Config::of_environment)
+        config().lock().unwrap_or_else(Config::of_environment)
     }
 
     /// Says what [`Pool::of_process`] is to make its pool with, where it has not made it yet.
     pub fn configure_process(config: Config) {
-        *CONFIG.lock() = Some(config);
+        *self::config().lock() = Some(config);
     }
 }
 

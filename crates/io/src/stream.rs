@@ -7,13 +7,15 @@
 //! Source: thesis §1.1.2 (interim replies). Differs: each part is the reply to a request of its own.
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use genie_memory::{Buffer, DataMut};
 use genie_passing::Scheme;
+use genie_sys::PerProcess;
 
 use crate::primitive::{Condvar, Mutex};
 use crate::{
@@ -120,9 +122,10 @@ impl Stream {
         len: usize,
     ) -> Result<Self, Failed> {
         // Streams of other processes that a server forwards are of one client, as their servers see it, so each process begins anywhere.
-        static NEXT: LazyLock<AtomicU64> =
-            LazyLock::new(|| AtomicU64::new(RandomState::new().build_hasher().finish()));
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        static NEXT: PerProcess<AtomicU64> = PerProcess::new();
+        let anywhere = || AtomicU64::new(RandomState::new().build_hasher().finish());
+        let Ok(next) = NEXT.get(|_| Ok::<_, Infallible>(anywhere()));
+        let number = next.fetch_add(1, Ordering::Relaxed);
         let mut opening = header(OPEN, number, 0).to_vec();
         opening.extend_from_slice(argument);
         let ring = BufferRing::new(genie, count, len);

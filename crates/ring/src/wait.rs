@@ -2,7 +2,7 @@
 //!
 //! Why: a thread that has not slept notices a quick answer soonest, but waiting for a slow answer must not cost a CPU.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bell::Mode;
@@ -39,8 +39,12 @@ impl Spin {
     /// # Cost
     /// The first call of a process measures the CPU's pause instruction, in some 10 us.
     pub fn new(limit: Duration) -> Self {
-        static PAUSES_PER_LOOK: OnceLock<u32> = OnceLock::new();
-        Self { limit: limit.min(LONGEST), pauses_per_look: *PAUSES_PER_LOOK.get_or_init(pauses_per_look) }
+        // Zero until it is known: nobody waits for another thread, which a child made by fork may lack.
+        static PAUSES_PER_LOOK: AtomicU32 = AtomicU32::new(0);
+        let known = PAUSES_PER_LOOK.load(Ordering::Relaxed);
+        let pauses_per_look = if known == 0 { pauses_per_look() } else { known };
+        PAUSES_PER_LOOK.store(pauses_per_look, Ordering::Relaxed);
+        Self { limit: limit.min(LONGEST), pauses_per_look }
     }
 
     /// Looks until there is something or the time is over; returns whether there is.

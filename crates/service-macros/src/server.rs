@@ -89,7 +89,7 @@ fn methods(service: &Service) -> TokenStream {
         impl #client {
             fn __methods() -> &'static [::genie::service::generated::Method] {
                 static METHODS: ::genie::service::generated::Methods = ::genie::service::generated::Methods::new();
-                METHODS.get_or_init(|| ::std::vec![#(#methods),*])
+                ::genie::service::generated::described(&METHODS, || ::std::vec![#(#methods),*])
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What the code that `service` generates uses. It is no interface of its own, and changes with the attribute.
 
-use std::sync::OnceLock;
+use std::convert::Infallible;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -12,9 +12,17 @@ pub use crate::signature::{Method, Parameter, services};
 pub use genie_io::{In, Incoming, Interface, Out, RequestId, Server, ServerError, ServerHandle, Service};
 pub use genie_memory::Direction;
 pub use genie_passing::Scheme;
+use genie_sys::PerProcess;
 
 /// Methods that are described once in a process.
-pub type Methods = OnceLock<Vec<Method>>;
+pub type Methods = PerProcess<Vec<Method>>;
+
+/// The methods, which `describe` describes the first time.
+#[inline]
+pub fn described(methods: &'static Methods, describe: impl FnOnce() -> Vec<Method>) -> &'static [Method] {
+    let Ok(methods) = methods.get(|_| Ok::<_, Infallible>(describe()));
+    methods
+}
 
 /// The bytes of plain data.
 #[inline(always)]

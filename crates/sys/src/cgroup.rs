@@ -9,11 +9,11 @@
 //! for the kernel's own memory (page tables). Memory that could be swapped out counts as used. Mount points with spaces in
 //! their names are not found, and then nothing is limited here. Reserved huge pages are not counted by memory cgroups.
 
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-
+use crate::PerProcess;
 use crate::inspect::read_text;
 use crate::{Errno, Error, Result};
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
 
 /// The part of a limit that is left to others, and its bounds.
 const RESERVE_PART: u64 = 16;
@@ -151,10 +151,11 @@ fn cache(stat: &str, version: Version) -> u64 {
 
 /// The process's cgroup and those above it, as far as they have limits.
 fn levels() -> impl Iterator<Item = Level> {
-    static HIERARCHY: OnceLock<Option<Hierarchy>> = OnceLock::new();
+    static HIERARCHY: PerProcess<Option<Hierarchy>> = PerProcess::new();
     let find =
         || Hierarchy::of(&read_text("/proc/self/cgroup").ok()?, &read_text("/proc/self/mountinfo").ok()?);
-    let found = HIERARCHY.get_or_init(find).as_ref();
+    let Ok(found) = HIERARCHY.get(|_| Ok::<_, Infallible>(find()));
+    let found = found.as_ref();
     // A process may be moved to another cgroup.
     let paths = found.and_then(|hierarchy| Some(hierarchy.paths(&read_text("/proc/self/cgroup").ok()?)));
     let version = found.map_or(Version::Two, |hierarchy| hierarchy.version);

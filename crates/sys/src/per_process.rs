@@ -1,7 +1,8 @@
 //! Values of which each process has its own, made when the process first asks for it.
 //!
-//! How: a child made by fork finds its parent's value, and makes one of its own. It neither uses nor drops the parent's, since one of
-//! the parent's threads may have held a lock in it at the fork.
+//! How: a child made by fork finds its parent's value, and makes one of its own. It does not drop the parent's, and waits for no lock
+//! in it, which one of the parent's threads may have held at the fork. Nobody waits for a thread that makes a value, which may be
+//! missing in a child as well: so what the standard library's `OnceLock` and `LazyLock` would hold in statics is held here.
 #![allow(unsafe_code, reason = "pointers from boxes, which are never freed once they have been published")]
 
 use std::marker::PhantomData;
@@ -27,13 +28,17 @@ impl<T: Send + Sync> PerProcess<T> {
         Self(AtomicPtr::new(null_mut()), PhantomData)
     }
 
-    /// This process's value. `make` makes it where there is none yet; it is told whether this process was forked from one that has
-    /// one. Of the values that threads make at the same time, one is kept.
+    /// This process's value. `make` makes it where there is none yet; it is given the value of the process that this one was forked
+    /// from, if that had one: a lock in it may be held by a thread that is not here. Of the values that threads make at the same
+    /// time, one is kept.
     ///
     /// # Errors
     /// Those of `make`; the next call tries again.
     #[inline]
-    pub fn get<E>(&'static self, make: impl FnOnce(bool) -> Result<T, E>) -> Result<&'static T, E> {
+    pub fn get<E>(
+        &'static self,
+        make: impl FnOnce(Option<&'static T>) -> Result<T, E>,
+    ) -> Result<&'static T, E> {
         // Acquire: with the release in `add`.
         let found = self.0.load(Ordering::Acquire);
         // SAFETY: what the pointer has ever pointed to is never freed.
@@ -47,10 +52,12 @@ impl<T: Send + Sync> PerProcess<T> {
     fn add<E>(
         &'static self,
         before: *mut Made<T>,
-        make: impl FnOnce(bool) -> Result<T, E>,
+        make: impl FnOnce(Option<&'static T>) -> Result<T, E>,
     ) -> Result<&'static T, E> {
         let maker = Maker::this_process();
-        let new = Box::into_raw(Box::new(Made { maker, value: make(!before.is_null())? }));
+        // SAFETY: what the pointer has ever pointed to is never freed.
+        let parents = unsafe { before.as_ref() }.map(|made| &made.value);
+        let new = Box::into_raw(Box::new(Made { maker, value: make(parents)? }));
         let kept = match self.0.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => new,
             Err(first) => {
@@ -74,7 +81,7 @@ mod tests {
     static NUMBER: PerProcess<u32> = PerProcess::new();
 
     fn number() -> &'static u32 {
-        let Ok(number) = NUMBER.get(|is_child| Ok::<_, Infallible>(if is_child { 2 } else { 1 }));
+        let Ok(number) = NUMBER.get(|parents| Ok::<_, Infallible>(parents.map_or(1, |number| number + 1)));
         number
     }
 

@@ -57,11 +57,12 @@ pub(crate) struct Descriptor {
 struct Slot {
     /// None after uf_close, while other threads' calls still use it.
     open: Option<Arc<Descriptor>>,
-    /// None of a pipe, both of whose ends have the same.
-    inode: Option<(u64, u64)>,
+    inode: (u64, u64),
+    /// Whether another descriptor of this inode is a duplicate. Both ends of a pipe have the same.
+    is_own: bool,
     /// A channel's descriptor for room.
     room: Option<(c_int, (u64, u64))>,
-    /// Whether the descriptor is closed, so that the number may be anything's.
+    /// Whether the descriptor is known to be closed, so that the number may be anything's.
     is_over: Arc<AtomicBool>,
 }
 
@@ -76,8 +77,11 @@ impl Drop for Over {
 }
 
 impl Slot {
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    /// Whether the number may be anything's. Between uf_close's closing of it and the note of that, it may be another thread's already.
+    fn is_over(&self, number: c_int) -> bool {
+        // SAFETY: it is looked at, whoever owns it, and not kept.
+        let is_closed = || unsafe { kernels(number) }.and_then(inode).ok() != Some(self.inode);
+        self.is_over.load(Ordering::Acquire) || self.open.is_none() && is_closed()
     }
 
     fn open(&self) -> Result<&Arc<Descriptor>, Failure> {
@@ -297,14 +301,14 @@ impl Process {
         let number = kind.as_fd().as_raw_fd();
         let inode_of_room = |room: BorrowedFd<'_>| inode(room).map(|found| (room.as_raw_fd(), found));
         let is_own = !matches!(kind, Kind::Pipe(_));
-        let found = is_own.then(|| inode(kind.as_fd())).transpose()?;
+        let inode = inode(kind.as_fd())?;
         let room = kind.room().map(inode_of_room).transpose()?;
         let _unshared = is_own.then(|| Unshared::new(kind.as_fd())).transpose().map_err(Error::from)?;
         HAS_CHANNELS.store(true, Ordering::Relaxed);
         let is_over = Arc::new(AtomicBool::new(false));
         let _over = Over(Arc::clone(&is_over));
         let descriptor = Descriptor { _unshared, kind, waits: AtomicBool::new(true), _over };
-        let slot = Slot { open: Some(Arc::new(descriptor)), inode: found, room, is_over };
+        let slot = Slot { open: Some(Arc::new(descriptor)), inode, is_own, room, is_over };
         if let Some(closed) = self.descriptors.write().insert(number, slot).and_then(|slot| slot.open) {
             // By close, although it is uf_close's: the number is the new one's, and must not be closed with the old channel.
             std::mem::forget(closed);
@@ -314,7 +318,7 @@ impl Process {
 
     /// The library's descriptor of this number; nothing if it is one of the kernel's.
     pub(crate) fn descriptor(&self, number: c_int) -> Result<Option<Arc<Descriptor>>, Failure> {
-        if let Some(slot) = self.descriptors.read().get(&number).filter(|slot| !slot.is_over()) {
+        if let Some(slot) = self.descriptors.read().get(&number).filter(|slot| !slot.is_over(number)) {
             return slot.open().cloned().map(Some);
         }
         if HAS_CHANNELS.load(Ordering::Relaxed) {
@@ -326,14 +330,14 @@ impl Process {
     /// Closes a descriptor of the library's, when the last call that uses it returns; returns whether it is one.
     pub(crate) fn close(&self, number: c_int) -> Result<bool, Failure> {
         let mut descriptors = self.descriptors.write();
-        let Some(slot) = descriptors.get_mut(&number).filter(|slot| !slot.is_over()) else {
+        let Some(slot) = descriptors.get_mut(&number).filter(|slot| !slot.is_over(number)) else {
             return Ok(false);
         };
         slot.open()?;
         let open = slot.open.take();
         drop(descriptors);
         drop(open);
-        self.descriptors.write().retain(|_, slot| !slot.is_over());
+        self.descriptors.write().retain(|number, slot| !slot.is_over(*number));
         Ok(true)
     }
 
@@ -345,8 +349,8 @@ impl Process {
         if unshared::is_parents(fd) {
             return Err(Error::Inherited.into());
         }
-        for slot in self.descriptors.read().values().filter(|slot| !slot.is_over()) {
-            if slot.inode == Some(found) {
+        for (_, slot) in self.descriptors.read().iter().filter(|(number, slot)| !slot.is_over(**number)) {
+            if slot.is_own && slot.inode == found {
                 return Err(Failure::misuse(DUPLICATE));
             }
             if slot.room.is_some_and(|(_, room)| room == found) {
@@ -361,10 +365,11 @@ impl Process {
         // By inode, too: another file may have its number since the program closed it.
         // SAFETY: it is looked at, whoever owns it, and not kept.
         let found = || unsafe { kernels(number) }.and_then(inode).ok();
-        let is_room = |slot: &Slot| {
-            !slot.is_over() && slot.room.is_some_and(|(room, inode)| room == number && Some(inode) == found())
+        let is_room = |(own, slot): (&c_int, &Slot)| {
+            !slot.is_over(*own)
+                && slot.room.is_some_and(|(room, inode)| room == number && Some(inode) == found())
         };
-        if self.descriptors.read().values().any(is_room) { Err(Failure::misuse(FOR_WAITING)) } else { Ok(()) }
+        if self.descriptors.read().iter().any(is_room) { Err(Failure::misuse(FOR_WAITING)) } else { Ok(()) }
     }
 }
 

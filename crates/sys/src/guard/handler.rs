@@ -4,23 +4,22 @@
 //! Invariants: no allocation, no lock, no panic; when the interrupted code goes on, errno is as it was before.
 
 use std::ffi::{c_int, c_void};
-use std::sync::OnceLock;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::{Loss, break_guard_of};
-use crate::lock::Mutex;
 use crate::{Error, GranuleKind, Result};
 
 /// What SIGBUS did before.
-static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(null_mut());
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 type OldHandler = extern "C" fn(c_int);
 
-/// Installs the handler, once.
+/// Installs the handler, once. Threads do not wait for each other: one that has begun may be missing in a child made by fork.
 pub(super) fn install() -> Result<()> {
-    static IS_INSTALLED: Mutex<bool> = Mutex::new(false);
-    let mut is_installed = IS_INSTALLED.lock();
-    if *is_installed {
+    static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+    if IS_INSTALLED.load(Ordering::Acquire) {
         return Ok(());
     }
     // SAFETY: all zeros are a valid sigaction: the default action, no flags, an empty mask.
@@ -28,18 +27,22 @@ pub(super) fn install() -> Result<()> {
     // The old action must be known before the new handler can run.
     let mut previous = action;
     set_action(None, Some(&mut previous))?;
-    PREVIOUS.get_or_init(|| previous);
-    action.sa_sigaction = on_bus_error as Handler as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    set_action(Some(&action), None)?;
-    *is_installed = true;
+    let handler = on_bus_error as Handler as usize;
+    // Another thread has been faster, or had been in the process that this one was forked from.
+    if previous.sa_sigaction != handler {
+        PREVIOUS.store(Box::into_raw(Box::new(previous)), Ordering::Release);
+        action.sa_sigaction = handler;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        set_action(Some(&action), None)?;
+    }
+    IS_INSTALLED.store(true, Ordering::Release);
     Ok(())
 }
 
 /// Sets what SIGBUS does, returns what it did before, or both.
 fn set_action(new: Option<&libc::sigaction>, old: Option<&mut libc::sigaction>) -> Result<()> {
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
-    let old = old.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let old = old.map_or(null_mut(), std::ptr::from_mut);
     // SAFETY: both are null or valid; the only handler that is ever installed is `on_bus_error`, made for it.
     if unsafe { libc::sigaction(libc::SIGBUS, new, old) } == 0 {
         return Ok(());
@@ -115,7 +118,8 @@ unsafe fn call_previous(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     // SAFETY: a handler that sigaction returned is called as its flags say; `info` is the kernel's.
     unsafe {
         let is_sent = is_sent((*info).si_code);
-        match PREVIOUS.get() {
+        // What it points to is never freed.
+        match PREVIOUS.load(Ordering::Acquire).as_ref() {
             Some(old) if old.sa_sigaction != libc::SIG_DFL && old.sa_sigaction != libc::SIG_IGN => {
                 if old.sa_flags & libc::SA_SIGINFO == 0 {
                     std::mem::transmute::<usize, OldHandler>(old.sa_sigaction)(signal);
@@ -135,7 +139,7 @@ fn die(signal: c_int, is_sent: bool) {
     // SAFETY: both calls are safe in a signal handler; all zeros are the default action.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+        libc::sigaction(signal, &raw const default, null_mut());
         if is_sent {
             libc::raise(signal);
         }
