@@ -9,11 +9,12 @@
 //! for the kernel's own memory (page tables). Memory that could be swapped out counts as used. Mount points with spaces in
 //! their names are not found, and then nothing is limited here. Reserved huge pages are not counted by memory cgroups.
 
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+
 use crate::PerProcess;
 use crate::inspect::read_text;
 use crate::{Errno, Error, Result};
-use std::convert::Infallible;
-use std::path::{Path, PathBuf};
 
 /// The part of a limit that is left to others, and its bounds.
 const RESERVE_PART: u64 = 16;
