@@ -61,22 +61,27 @@ static void *change(void *is_over) {
     return NULL;
 }
 
-static void children_never_take_a_channel_for_a_socket(void) {
+/* Makes children while a thread runs. */
+static void fork_beside(void *(*beside)(void *), void (*part)(void)) {
     pthread_t thread;
-    static atomic_int is_over;
-    CHECK(pthread_create(&thread, NULL, change, &is_over) == 0);
+    atomic_int is_over = 0;
+    CHECK(pthread_create(&thread, NULL, beside, &is_over) == 0);
     for (int i = 0; i < 300; i++) {
         pid_t forked = fork();
         CHECK(forked >= 0);
         if (forked == 0) {
-            FAILS(ESTALE, uf_write(channel[0], uf_allocate(100), 100));
-            FAILS(ESTALE, uf_explain(room, NULL));
+            part();
             _exit(0);
         }
         ends(forked);
     }
     atomic_store(&is_over, 1);
     CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void never_takes_a_channel_for_a_socket(void) {
+    FAILS(ESTALE, uf_write(channel[0], uf_allocate(100), 100));
+    FAILS(ESTALE, uf_explain(room, NULL));
 }
 
 static void *configure(void *is_over) {
@@ -85,29 +90,16 @@ static void *configure(void *is_over) {
     return NULL;
 }
 
-/* A child that is forked while a thread of its parent's is in uf_configure does not wait for that thread, which it lacks. */
-static void children_configure(void) {
-    pthread_t thread;
-    static atomic_int is_over;
-    CHECK(pthread_create(&thread, NULL, configure, &is_over) == 0);
-    for (int i = 0; i < 300; i++) {
-        pid_t forked = fork();
-        CHECK(forked >= 0);
-        if (forked == 0) {
-            alarm(60);
-            OK(uf_configure(&settings));
-            _exit(0);
-        }
-        ends(forked);
-    }
-    atomic_store(&is_over, 1);
-    CHECK(pthread_join(thread, NULL) == 0);
+/* Its parent's thread may have been in uf_configure: the child does not wait for that thread, which it lacks. */
+static void configures(void) {
+    alarm(60);
+    OK(uf_configure(&settings));
 }
 
 int main(void) {
     char path[100];
     snprintf(path, sizeof path, "%s/listener", directory());
-    children_configure(); /* first: there is no pool yet */
+    fork_beside(configure, configures); /* first: there is no pool yet */
     OK(uf_join("parents"));
     listener = uf_listen(path);
     CHECK(listener >= 0);
@@ -124,7 +116,7 @@ int main(void) {
     CHECK(uf_get(channel[1], &all) == 9000 && all == bytes);
     expect(all, 9000, 0, 1);
     CHECK(mapped[0] == 0x7f);
-    children_never_take_a_channel_for_a_socket();
+    fork_beside(change, never_takes_a_channel_for_a_socket);
     remove_directory();
     return 0;
 }

@@ -41,10 +41,12 @@ impl Spin {
     pub fn new(limit: Duration) -> Self {
         // Zero until it is known: nobody waits for another thread, which a child made by fork may lack.
         static PAUSES_PER_LOOK: AtomicU32 = AtomicU32::new(0);
-        let known = PAUSES_PER_LOOK.load(Ordering::Relaxed);
-        let pauses_per_look = if known == 0 { pauses_per_look() } else { known };
-        PAUSES_PER_LOOK.store(pauses_per_look, Ordering::Relaxed);
-        Self { limit: limit.min(LONGEST), pauses_per_look }
+        let mut pauses = PAUSES_PER_LOOK.load(Ordering::Relaxed);
+        if pauses == 0 {
+            pauses = pauses_per_look();
+            PAUSES_PER_LOOK.store(pauses, Ordering::Relaxed);
+        }
+        Self { limit: limit.min(LONGEST), pauses_per_look: pauses }
     }
 
     /// Looks until there is something or the time is over; returns whether there is.

@@ -57,6 +57,7 @@ pub(crate) struct Descriptor {
 struct Slot {
     /// None after uf_close, while other threads' calls still use it.
     open: Option<Arc<Descriptor>>,
+    /// Of the descriptor, by which it is known while it is being closed.
     inode: (u64, u64),
     /// Whether another descriptor of this inode is a duplicate. Both ends of a pipe have the same.
     is_own: bool,
@@ -77,7 +78,7 @@ impl Drop for Over {
 }
 
 impl Slot {
-    /// Whether the number may be anything's. Between uf_close's closing of it and the note of that, it may be another thread's already.
+    /// Whether the number may name anything. When uf_close has closed it, another thread may get it before `is_over` is set.
     fn is_over(&self, number: c_int) -> bool {
         // SAFETY: it is looked at, whoever owns it, and not kept.
         let is_closed = || unsafe { kernels(number) }.and_then(inode).ok() != Some(self.inode);
