@@ -173,18 +173,24 @@ fn a_failed_mapping_leaves_no_hole() {
     let len = (pages.total + 8) * 2 * MIB;
     let created = Object::create(GranuleKind::Huge, len);
     assert_eq!(created.unwrap_err().errno, Errno::NOMEM, "huge pages are set aside when an object is made");
-    let object = Object::unsealed(GranuleKind::Huge, len);
-    let arena = Arena::reserve(len).unwrap();
-    for failed in [arena.map(0, &object, 0, len), arena.map_for(0, &object, 0, len, Access::Read)] {
-        assert_eq!(failed.unwrap_err().errno, Errno::NOMEM);
-        for offset in [0, len / 2, len - 1] {
-            let mapping = crate::proc::mapping_at(arena.base() + offset);
-            let mapping =
-                mapping.expect("nothing is mapped there: the next mmap of any thread may fall there");
-            assert_eq!(mapping.permissions, "---p");
-            assert!(mapping.has_flag("dc"), "no child inherits it");
-        }
-    }
+    // SAFETY: as above. In a child, no other thread can map into the hole before it is filled.
+    let child = unsafe {
+        crate::child::fork_child(|| {
+            let object = Object::unsealed(GranuleKind::Huge, len);
+            let arena = Arena::reserve(len).unwrap();
+            let is_reserved = |offset: usize| {
+                crate::proc::mapping_at(arena.base() + offset)
+                    .is_some_and(|mapping| mapping.permissions == "---p" && mapping.has_flag("dc"))
+            };
+            let left = |failed: Result<()>| {
+                failed.unwrap_err().errno == Errno::NOMEM
+                    && [0, len / 2, len - 1].into_iter().all(is_reserved)
+            };
+            let mapped = left(arena.map(0, &object, 0, len));
+            u8::from(mapped) + 2 * u8::from(left(arena.map_for(0, &object, 0, len, Access::Read)))
+        })
+    };
+    assert_eq!(child.unwrap().wait().unwrap(), crate::child::ExitOutcome::Code(3));
 }
 
 #[test]
