@@ -12,9 +12,9 @@ use genie_sys::Errno;
 use genie_sys::socket::{Received, Socket};
 
 use super::evictions::Departure;
-use super::listener::Shared;
 use super::pool::Pool;
 use super::session::Session;
+use super::shared::Shared;
 use super::shares::Shares;
 use super::unwanted::{self, Unusable};
 use super::wire::control::{Ending, Limits, Message, Party, Reason, Trust};

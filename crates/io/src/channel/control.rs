@@ -20,19 +20,19 @@ use genie_sys::socket::{Received, Socket};
 
 use super::arenas::{ArenaView, Arenas};
 use super::client_channel::{ClientChannel, answer, checked_lifeline, refuse};
+use super::client_ring::ClientRing;
 use super::directory::Claim;
 use super::evictions::Departure;
 use super::handshakes::Handshakes;
 use super::in_progress::{Granted, MOST_REQUESTS};
-use super::listener::Shared;
 use super::pool::Pool;
 use super::private::{self, Private};
 use super::relief::Relief;
 use super::session::{Session, Terms};
+use super::shared::Shared;
 use super::shares::Shares;
 use super::unwanted;
 use super::wire::control::{Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Trust, VERSION};
-use super::worker::ClientRing;
 use crate::primitive::Ordering;
 use crate::{Client, Error, Service, telemetry};
 

@@ -6,8 +6,10 @@ use genie_memory::Mapping;
 use genie_ring::Layout;
 use genie_sys::machine;
 
-use super::listener::WORKER_CLIENTS;
 use crate::Error;
+
+/// How many clients one thread attends to: the kernel lets a thread sleep on 128 words, and one of them is the worker's own.
+pub(super) const WORKER_CLIENTS: usize = 127;
 
 /// Addresses that a client may always take, in bytes: 1 TiB. With as many clients as one thread attends to, that makes all
 /// the addresses of a process.

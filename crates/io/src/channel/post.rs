@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::client_ring::ClientRing;
 use super::evictions::Departure;
 use super::session::Session;
 use super::wire::record::Slot;
-use super::worker::ClientRing;
 use crate::primitive::{AtomicBool, Mutex};
 
 /// Where one worker attends to clients.

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::client_channel::ClientChannel;
-use super::listener::{Shared, WORKER_CLIENTS};
-use super::serving::start_worker;
+use super::options::WORKER_CLIENTS;
+use super::shared::Shared;
+use super::worker::Worker;
 use crate::primitive::Ordering;
 
 /// How long a worker may be in one call before it is looked for a relief: at least this, and at most twice as long.
@@ -140,7 +141,7 @@ impl Relief {
 
     fn start(&mut self, shared: &Arc<Shared>) -> Option<usize> {
         let absent = self.workers.iter().position(|known| known.role == Role::Absent)?;
-        start_worker(shared, absent).ok()?;
+        Worker::start(shared, absent).ok()?;
         self.workers[absent].role = Role::Relieves;
         Some(absent)
     }

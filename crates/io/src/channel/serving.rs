@@ -6,12 +6,10 @@
 use std::ops::BitAnd;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::directory::Claim;
-use super::listener::Shared;
-use super::post::Post;
+use super::shared::Shared;
 use super::wire::control::{Status, Traffic};
 use super::worker::Worker;
 use super::{control, signals};
@@ -178,26 +176,9 @@ fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Runnin
     let running = Running { stopper: Stopper(Arc::clone(shared)) };
     shared.relieve();
     let control = control::Control::new(shared, &claim)?;
-    start_thread(shared, "genie-control", move || control.run())?;
-    (first..shared.options.attending()).try_for_each(|index| start_worker(shared, index))?;
+    shared.start_thread("genie-control", move || control.run())?;
+    (first..shared.options.attending()).try_for_each(|index| Worker::start(shared, index))?;
     Ok(running)
-}
-
-/// Starts one worker's thread.
-pub(super) fn start_worker(shared: &Arc<Shared>, index: usize) -> Result<(), Error> {
-    let worker = Worker::new(shared, index);
-    start_thread(shared, "genie-worker", move || worker.run())
-}
-
-/// Starts a thread that is waited for when the server ends.
-fn start_thread(shared: &Arc<Shared>, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-    let stops = StopsOnPanic(Stopper(Arc::clone(shared)));
-    let thread = spawn(name, move || {
-        let _stops = stops;
-        run();
-    })?;
-    shared.threads.lock().push(thread);
-    Ok(())
 }
 
 impl Running {
@@ -255,28 +236,11 @@ impl Drop for Running {
     }
 }
 
-/// Stops the server when the thread that holds this panics. A panic of the server's code does not get here. A hang-up serves
-/// clients better than a server that lacks a thread.
-struct StopsOnPanic(Stopper);
-
-impl Drop for StopsOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.stop();
-        }
-    }
-}
-
 impl Stopper {
     /// Stops the server: its clients see it hang up, and the name is free again as soon as the thread that attends to clients has
     /// ended.
     pub fn stop(&self) {
-        if self.0.is_inherited() {
-            return;
-        }
-        self.0.has_stopped.store(true, Ordering::Release);
-        self.0.attend();
-        self.0.posts.iter().for_each(Post::notify);
+        self.0.stop();
     }
 }
 
@@ -297,7 +261,7 @@ mod tests {
         let directory = Directory::at(folder.path()).unwrap();
         let listener = Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
         let running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
-        start_thread(&running.stopper.0, "genie-test", || panic!("this panic is part of the test")).unwrap();
+        running.stopper.0.start_thread("genie-test", || panic!("this panic is part of the test")).unwrap();
         running.wait();
         Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
     }
@@ -333,7 +297,7 @@ mod tests {
             }
             dropped.send(()).unwrap();
         };
-        start_thread(&running.stopper.0, "genie-test", drop_it).unwrap();
+        running.stopper.0.start_thread("genie-test", drop_it).unwrap();
         *held.lock() = Some(running);
         drops.recv_timeout(Duration::from_secs(60)).expect("the thread goes on");
         Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();

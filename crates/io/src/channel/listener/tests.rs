@@ -1,6 +1,6 @@
 //! Which servers can be made reachable, and what their clients are told.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use genie_memory::{Config, Granularity, GranuleKind};
@@ -9,7 +9,7 @@ use genie_ring::Layout;
 
 use super::*;
 use crate::channel::{ConnectOptions, Running};
-use crate::{Incoming, Interface, RequestId, ServerHandle, Service};
+use crate::{Incoming, Interface, RequestId, ServerHandle, Service, ServiceId};
 
 /// A server that offers one service more each time that it is asked, until it offers all.
 struct Growing {
