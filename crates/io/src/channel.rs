@@ -22,7 +22,6 @@ mod client_channel;
 mod client_ring;
 mod connect;
 mod control;
-mod counts;
 pub mod directory;
 mod evictions;
 mod followers;
@@ -64,8 +63,7 @@ pub(crate) use private::PrivateBuffer;
 pub(crate) use remote::{Patience, Remote};
 pub use serving::{Driven, Running, Serving, Stopper};
 pub(crate) use session::Session;
-pub(crate) use wire::control::MAX_NAME;
-pub use wire::control::{ClientCounts, ClientStatus, Counts, Limits, Status, Traffic, is_control};
+pub use wire::control::{ClientCounts, ClientStatus, Limits, Status, Traffic};
 pub(crate) use wire::record::Slot;
 
 use std::time::{Duration, Instant};
@@ -73,6 +71,8 @@ use std::time::{Duration, Instant};
 use genie_sys::socket::Socket;
 
 use crate::Error;
+pub use crate::counts::Counts;
+pub use crate::name::is_control;
 
 /// A server's name, and its answer, or the reason why it gives none.
 pub type Answer<T = Status> = (String, Result<T, Error>);

@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use genie_sys::fork::Maker;
 use genie_sys::machine;
 
-use crate::channel::MAX_NAME;
-use crate::channel::wire::control::is_control;
 use crate::code::{Code, WeakCode};
+use crate::name;
 use crate::primitive::Mutex;
 
 /// Names a client: a channel from another process, or an interface of this one. No other client that this process ever has gets
@@ -60,22 +59,8 @@ impl Client {
 
     /// A client in this process.
     pub(crate) fn here() -> Self {
-        Self::new(std::process::id(), machine::effective_uid(), program())
+        Self::new(std::process::id(), machine::effective_uid(), name::of_program())
     }
-}
-
-/// The name of this program's file.
-pub(crate) fn program() -> String {
-    let program = std::env::args_os().next().map(std::path::PathBuf::from);
-    let name = program.as_deref().and_then(std::path::Path::file_name);
-    name.map_or_else(String::new, |name| as_name(&name.to_string_lossy()))
-}
-
-/// The part of a name that a channel can carry.
-fn as_name(text: &str) -> String {
-    let mut name: String = text.chars().filter(|char| !is_control(*char)).collect();
-    name.truncate(name.floor_char_boundary(MAX_NAME));
-    name
 }
 
 /// How many servers an interface remembers without a lock.
@@ -133,18 +118,5 @@ impl Drop for Presence {
         }
         let asked = std::mem::take(self.asked.get_mut());
         asked.iter().filter_map(WeakCode::upgrade).for_each(|server| server.departed(self.client));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A program could not connect to any server if its file's name was long, or had control characters.
-    #[test]
-    fn any_program_has_a_name_that_a_channel_carries() {
-        assert_eq!(as_name("x\ny\u{7f}"), "xy");
-        assert_eq!(as_name(&"\u{7a0b}".repeat(30)), "\u{7a0b}".repeat(21));
-        assert_eq!(as_name(&"x".repeat(65)), "x".repeat(64));
     }
 }

@@ -12,7 +12,7 @@
 #[cfg(feature = "metrics")]
 mod counters;
 
-use crate::channel::Counts;
+use crate::counts::Counts;
 use crate::work::Work;
 use crate::{Client, Error, RequestId};
 

@@ -66,7 +66,7 @@ pub struct ConnectOptions {
 impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
-            name: crate::client::program(),
+            name: crate::name::of_program(),
             pending_bytes: 1 << 30,
             pending_requests: 256,
             untrusted: false,

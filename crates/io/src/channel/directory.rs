@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 pub use claim::Claim;
 use place::{ChosenBy, Place};
 
-/// The longest name of a server, in bytes.
-pub const MAX_NAME: usize = 64;
+pub use crate::name::MAX_NAME;
+
 /// The longest path of a socket, in bytes: the kernel's limit, its end mark not counted.
 pub const MAX_PATH: usize = 107;
 

@@ -14,10 +14,10 @@ use genie_ring::{Producer, PushError};
 
 use super::evictions::Aborted;
 use super::places::Places;
-use super::wire::control::Counts;
 use super::wire::record::{Body, Kind, Limit, Refusal, ReplyWriter, Slot};
 use crate::RequestId;
 use crate::contract::Contract;
+use crate::counts::Counts;
 use crate::request_id::RequestIds;
 
 /// The most requests that a client may have pending: its table has a place for each from the start.

@@ -22,11 +22,11 @@ use super::evictions::Aborted;
 use super::in_progress::{Granted, InProgress};
 use super::long_calls::LongCalls;
 use super::private::Private;
-use super::wire::control::Counts;
 use super::wire::record::{
     Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
 };
 use crate::contract::Contract;
+use crate::counts::Counts;
 use crate::incoming::{Access, Origin};
 use crate::location::{LocatedTransfer, Locations};
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};

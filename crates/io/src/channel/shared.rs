@@ -13,10 +13,11 @@ use super::post::{Away, Post};
 use super::session::Session;
 use super::wire::TooLarge;
 use super::wire::control::{
-    ClientCounts, ClientStatus, Counts, Limits, MAX_ABORT_TIMEOUT, MAX_CLIENTS, Message, Offer, Status,
-    Traffic, Trust, VERSION, Welcome,
+    ClientCounts, ClientStatus, Limits, MAX_ABORT_TIMEOUT, MAX_CLIENTS, Message, Offer, Status, Traffic,
+    Trust, VERSION, Welcome,
 };
 use crate::code::Code;
+use crate::counts::Counts;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, spawn, thread};
 use crate::{Error, ServiceId};
 

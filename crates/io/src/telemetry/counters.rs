@@ -11,7 +11,7 @@ use genie_memory::Direction;
 use genie_passing::Reason;
 use metrics::{Key, Label, Level, Metadata, counter};
 
-use crate::channel::Counts;
+use crate::counts::Counts;
 use crate::work::Work;
 
 /// A counter's name, and its labels.

@@ -4,8 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use genie_io::channel::ConnectOptions;
+use genie_io::channel::Counts;
 use genie_io::channel::Layout;
-use genie_io::channel::wire::control::{Counts, Ending, Limits, Message, Reason, Status, Traffic, Welcome};
+use genie_io::channel::wire::control::{Ending, Limits, Message, Reason, Status, Traffic, Welcome};
 use genie_io::servers::memory::STORE;
 use genie_io::{Error, Out};
 use genie_sys::{GranuleKind, Object};

@@ -8,9 +8,10 @@
 //! The messages of the handshake ([`Kind::is_handshake`]) keep their layout in all versions; the others are of the version
 //! that the welcome names.
 //! Trust: decoding checks the layout alone. Addresses and objects are still to be looked up and checked.
-//! Limits: [`MAX_MESSAGE`], [`MAX_DESCRIPTORS`], [`MAX_NAME`], [`MAX_SENTENCE`], [`MAX_SERVICES`], [`MAX_ABORT_TIMEOUT`],
-//! [`MAX_CLIENTS`].
+//! Limits: [`MAX_MESSAGE`], [`MAX_DESCRIPTORS`], [`MAX_SENTENCE`], [`MAX_SERVICES`], [`MAX_ABORT_TIMEOUT`],
+//! [`MAX_CLIENTS`], and [`MAX_NAME`](crate::name::MAX_NAME).
 
+mod bounds;
 mod connection;
 mod layout;
 mod memory;
@@ -19,42 +20,24 @@ mod status;
 mod traffic;
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
+pub use bounds::{
+    HANDSHAKE_VERSION, MAX_ABORT_TIMEOUT, MAX_CLIENTS, MAX_DESCRIPTORS, MAX_MESSAGE, MAX_SENTENCE,
+    MAX_SERVICES, VERSION,
+};
 pub use connection::{Ending, Hello, Limits, Offer, Reason, Trust, Welcome};
 pub use memory::{ArenaPlace, ObjectPlace};
 pub use status::{ClientStatus, Status};
-pub use traffic::{ClientCounts, Counts, Traffic};
+pub use traffic::{ClientCounts, Traffic};
 
 use zerocopy::IntoBytes;
 
 use super::cursor::Cursor;
 use super::{Malformed, TooLarge};
+use bounds::WELCOME_DESCRIPTORS;
 use layout::Head;
 use part::Part;
-pub use part::is_control;
 
-/// The version of the layout of the handshake, which never changes.
-pub const HANDSHAKE_VERSION: u16 = 1;
-/// The newest version that this code speaks.
-pub const VERSION: u16 = 2;
-/// The longest message, in bytes.
-pub const MAX_MESSAGE: usize = 64 << 10;
-/// The most descriptors of a message.
-pub const MAX_DESCRIPTORS: usize = 16;
-/// The longest name of a client, server or service, in bytes.
-pub const MAX_NAME: usize = 64;
-/// The longest sentence that explains a refusal or a goodbye, in bytes; longer ones are cut.
-pub const MAX_SENTENCE: usize = 1024;
-/// The most services of a server in another process.
-pub const MAX_SERVICES: usize = 256;
-/// The longest time for an abort that a welcome can state.
-pub const MAX_ABORT_TIMEOUT: Duration = Duration::from_millis(u32::MAX as u64);
-/// The most clients that a status lists.
-pub const MAX_CLIENTS: usize = 512;
-
-/// Descriptors of a welcome before those of the pool: the rings, and the client's end of the bells.
-const WELCOME_DESCRIPTORS: usize = 2;
 const MAGIC: [u8; 8] = *b"GENIEctl";
 
 /// One side of a channel.

@@ -8,12 +8,12 @@ use genie_passing::Preferred;
 use genie_ring::Layout;
 use genie_sys::GranuleKind;
 
+use super::bounds::{MAX_DESCRIPTORS, MAX_SENTENCE, MAX_SERVICES, WELCOME_DESCRIPTORS};
 use super::layout::{EndingHead, HelloHead, LimitsPart, ServiceHead, WelcomeHead};
 use super::part::{
     Part, check_arena, fixed, flag, granule, lens, name, read_granule, read_head, read_lens, read_list,
     read_name,
 };
-use super::{MAX_DESCRIPTORS, MAX_SENTENCE, MAX_SERVICES, WELCOME_DESCRIPTORS};
 use crate::Service;
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{Malformed, TooLarge, count, cut};
@@ -263,7 +263,7 @@ impl Offer {
     /// Makes sure that a message can carry this offer.
     ///
     /// # Errors
-    /// The service's name is longer than [`MAX_NAME`](super::MAX_NAME), or has control characters.
+    /// The service's name is longer than [`MAX_NAME`](crate::name::MAX_NAME), or has control characters.
     pub fn check(&self) -> Result<(), TooLarge> {
         self.write(&mut Vec::new())
     }

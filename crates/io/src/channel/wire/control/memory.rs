@@ -2,7 +2,7 @@
 
 use genie_sys::GranuleKind;
 
-use super::MAX_DESCRIPTORS;
+use super::bounds::MAX_DESCRIPTORS;
 use super::layout::{ArenaPart, ObjectPart, PoolHead};
 use super::part::{Part, check_arena, fixed, flag, granule, lens, read_granule, read_head, read_lens};
 use crate::channel::wire::cursor::Cursor;

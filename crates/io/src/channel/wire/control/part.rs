@@ -4,9 +4,9 @@ use genie_sys::GranuleKind;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::MAX_NAME;
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{Malformed, TooLarge, count, fits};
+use crate::name::{MAX_NAME, is_control};
 
 /// A part of a message, which can be written and read.
 pub(super) trait Part: Sized {
@@ -50,14 +50,6 @@ impl Part for () {
 /// Appends a fixed part.
 pub(super) fn fixed<T: IntoBytes + Immutable + Unaligned>(bytes: &mut Vec<u8>, part: T) {
     bytes.extend_from_slice(part.as_bytes());
-}
-
-/// Whether a character changes how a terminal shows others: a control character, or one that turns the direction of text or
-/// breaks lines. Names on channels have none; what a peer says besides, such as why a request failed, may have any.
-pub fn is_control(char: char) -> bool {
-    let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let breaks = matches!(char, '\u{2028}' | '\u{2029}');
-    turns || breaks || char.is_control()
 }
 
 /// A name's length, as a message has it, and the name's bytes.

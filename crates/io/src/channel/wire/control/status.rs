@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::bounds::{MAX_CLIENTS, MAX_SERVICES};
 use super::connection::{Limits, Offer};
 use super::layout::{ClientHead, StatusHead};
 use super::part::{Part, fixed, name, read_head, read_list, read_name};
-use super::{MAX_CLIENTS, MAX_SERVICES};
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{Malformed, TooLarge, count};
 

@@ -12,6 +12,8 @@ use super::*;
 use crate::Service;
 use crate::channel::wire::tests::{assert_documented, compare};
 use crate::channel::wire::{MAX_OFFSET, fuzzing};
+use crate::counts::Counts;
+use crate::name::MAX_NAME;
 
 const HEAD: usize = 16;
 

@@ -2,11 +2,12 @@
 //!
 //! Why: the status of as many clients as a status lists, with their counts, would exceed a message.
 
-use super::MAX_CLIENTS;
+use super::bounds::MAX_CLIENTS;
 use super::layout::{ClientCountsPart, CountsPart, TrafficHead};
 use super::part::{Part, fixed, read_head, read_list};
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{Malformed, TooLarge, count};
+use crate::counts::Counts;
 
 /// What a server has passed for its clients in other processes, since it began to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,55 +32,6 @@ pub struct ClientCounts {
     pub client: u64,
     /// What was passed since the client connected.
     pub counts: Counts,
-}
-
-/// Requests, and the bytes of those that succeeded: as many as an output had, and as many as the server says that it has passed
-/// by an input ([`Incoming::set_actual`](crate::Incoming::set_actual)).
-///
-/// A buffer counts as *copied* if the client says with the request that it copies most of the buffer (to the server's pool, or
-/// from it), if the server copied it from a buffer of its own, or if the channel is untrusted. Otherwise it counts as *passed*:
-/// it lies in memory that both sides see, or changes places. A client that means to swap an input and then copies it after
-/// all, because the server has passed little, is not known here; receipts are exact.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Requests that are over for the server: replied to, dropped, or refused because of a limit.
-    pub requests: u64,
-    /// How many of those did not succeed.
-    pub failures: u64,
-    /// Bytes of outputs that were copied.
-    pub out_copied: u64,
-    /// Bytes of outputs that were passed without copying.
-    pub out_passed: u64,
-    /// Bytes of inputs that were copied.
-    pub in_copied: u64,
-    /// Bytes of inputs that were passed without copying.
-    pub in_passed: u64,
-}
-
-impl Counts {
-    /// Adds up two counts, or takes the second from the first.
-    fn with(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            requests: with(self.requests, other.requests),
-            failures: with(self.failures, other.failures),
-            out_copied: with(self.out_copied, other.out_copied),
-            out_passed: with(self.out_passed, other.out_passed),
-            in_copied: with(self.in_copied, other.in_copied),
-            in_passed: with(self.in_passed, other.in_passed),
-        }
-    }
-
-    /// The counts of both together.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        self.with(other, u64::saturating_add)
-    }
-
-    /// What has been added since `earlier`.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        self.with(earlier, u64::saturating_sub)
-    }
 }
 
 impl From<Counts> for CountsPart {
