@@ -29,6 +29,7 @@ on_both_kinds! {
     moved_input_costs_the_lender_nothing,
     data_in_place_has_no_lender,
     outboard_data_survives_zero_completion,
+    an_input_is_ready_only_when_there_is_memory,
 }
 
 /// So few bytes that they share a granule with others, were they allocated together.
@@ -332,4 +333,26 @@ fn outboard_data_survives_zero_completion(fixture: &Fixture) {
 
 fn native(bytes: &[u8]) -> Target {
     Target::Native { addr: bytes.as_ptr().addr(), len: bytes.len() }
+}
+
+/// The second attempt succeeded without memory, and a client was told of bytes that nobody had stored.
+fn an_input_is_ready_only_when_there_is_memory(fixture: &Fixture) {
+    let len = 2 * fixture.granule();
+    let data = pattern(len);
+    let mut bytes = vec![0; len];
+    let held = fixture.space.allocate(fixture.space.limit()).unwrap();
+    let copy = begin(&fixture.passing, Scheme::Copy, native(&bytes), LenderId::OWN);
+    let moved = begin(&fixture.passing, Scheme::Move, Target::Migrant { len }, LenderId::OWN);
+    let mut inputs = [copy, moved];
+    for input in &mut inputs {
+        assert!(input.ready().is_err() && input.ready().is_err());
+        assert_eq!((input.is_ready(), input.data().len()), (false, 0));
+    }
+    drop(held);
+    let [mut copy, mut moved] = inputs;
+    assert_eq!(copy.ready().unwrap().copy_from(&data), len);
+    copy.deliver(len, Some(&mut bytes)).unwrap();
+    assert!(bytes == data);
+    assert_eq!(moved.ready().unwrap().copy_from(&data), len);
+    assert!(moved.deliver(len, None).unwrap().expect("a buffer arrives")[..] == data[..]);
 }

@@ -92,7 +92,7 @@ impl Input {
     }
 
     pub(super) fn run_ready(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.is_ready, true) {
+        if self.is_ready {
             return Ok(());
         }
         // The scheme in effect may change on the way.
@@ -102,6 +102,8 @@ impl Input {
             self.ready_operation(*operation)?;
             watch.ran(*operation);
         }
+        // An input for which there was no memory may be made ready again.
+        self.is_ready = true;
         watch.finish(|| Column { scheme, ..self.column(Moment::Ready, self.len()) });
         Ok(())
     }
