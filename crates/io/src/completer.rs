@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use genie_sys::fork::Maker;
 
-use crate::channel::Followers;
 use crate::code::Code;
 use crate::exchange::Awaited;
+use crate::followers::Followers;
 use crate::primitive::{AtomicBool, AtomicUsize, Mutex, Ordering, thread};
 
 /// The longest wait before a thread looks again whether its request has been given up.

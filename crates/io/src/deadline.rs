@@ -7,3 +7,12 @@ use std::time::{Duration, Instant};
 pub(crate) fn deadline_after(timeout: Duration) -> Option<Instant> {
     Instant::now().checked_add(timeout)
 }
+
+/// How long a request may wait for room.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patience {
+    /// Not at all: the request is asynchronous.
+    None,
+    /// Until this time, or for ever.
+    Until(Option<Instant>),
+}

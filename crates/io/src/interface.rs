@@ -15,9 +15,9 @@ use genie_passing::{Passing, Scheme};
 use smallvec::SmallVec;
 
 use crate::channel::directory::Directory;
-use crate::channel::{self, ConnectOptions, Patience, Remote};
+use crate::channel::{self, ConnectOptions, Remote};
 use crate::client::Presence;
-use crate::deadline::deadline_after;
+use crate::deadline::{Patience, deadline_after};
 use crate::exchange::{Awaited, Exchange, Found, Pair};
 use crate::limits::Pendings;
 use crate::outstanding::Outstanding;

@@ -19,6 +19,7 @@ mod deadline;
 mod element;
 mod error;
 mod exchange;
+mod followers;
 mod forwarded;
 mod incoming;
 mod interface;

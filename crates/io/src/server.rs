@@ -10,9 +10,10 @@ use std::time::Instant;
 use genie_memory::Space;
 use genie_passing::{Parties, Preferred};
 
-use crate::channel::{Patience, Remote};
+use crate::channel::Remote;
 use crate::client::Presence;
 use crate::code::Code;
+use crate::deadline::Patience;
 use crate::exchange::{Awaited, Exchange};
 use crate::incoming::{Access, Origin};
 use crate::outgoing::Outgoing;

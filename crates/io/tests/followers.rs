@@ -32,7 +32,7 @@ mod raw {
     pub(crate) use loom::sync::{Condvar, MutexGuard};
 }
 
-#[path = "../src/channel/followers.rs"]
+#[path = "../src/followers.rs"]
 mod followers;
 
 use std::sync::Arc;

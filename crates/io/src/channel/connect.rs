@@ -19,7 +19,6 @@ use genie_sys::{Errno, Object};
 
 use super::announce::Announcements;
 use super::directory::Directory;
-use super::followers::Followers;
 use super::growth;
 use super::in_progress::MOST_REQUESTS;
 use super::link::{Link, PATIENCE};
@@ -33,6 +32,7 @@ use super::wire::control::{
 };
 use super::wire::record::Body;
 use crate::deadline::deadline_after;
+use crate::followers::Followers;
 use crate::primitive::{AtomicBool, Mutex, spawn, thread};
 use crate::{Error, telemetry, views};
 

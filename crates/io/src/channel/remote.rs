@@ -18,13 +18,14 @@ use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
 
 use super::announce::{Announcements, Segments};
-use super::followers::Followers;
 use super::in_progress::MOST_REQUESTS;
 use super::link::Link;
 use super::receiving::Receiving;
 use super::table::Table;
 use super::wire::control::Limits;
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
+use crate::deadline::Patience;
+use crate::followers::Followers;
 use crate::location::Viewer;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
@@ -314,15 +315,6 @@ impl Sending {
         encode_slot(&mut self.body, slot);
         self.producer.push(Kind::Abort as u8, &self.body).is_ok()
     }
-}
-
-/// How long a request may wait for room.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Patience {
-    /// Not at all: the request is asynchronous.
-    None,
-    /// Until this time, or for ever.
-    Until(Option<Instant>),
 }
 
 /// Why a request was not sent.
