@@ -19,6 +19,8 @@ pub enum Verdict {
     NotApplicable(String),
     /// The machine cannot try it, for this reason.
     NotTried(String),
+    /// The subject was not opened, and gave this reason: the machine has not what it needs, or it does not work.
+    NotOpened(String),
 }
 
 /// What was found of one promise in one configuration.
@@ -32,10 +34,10 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The configuration, and why the machine could not try the promise in it, if so.
+    /// The configuration, and why the promise could not be tried in it, if so.
     fn not_tried(&self) -> Option<(String, &str)> {
         match &self.verdict {
-            Verdict::NotTried(why) => Some((self.setup.to_string(), why)),
+            Verdict::NotTried(why) | Verdict::NotOpened(why) => Some((self.setup.to_string(), why)),
             Verdict::Kept | Verdict::Broken(_) | Verdict::NotApplicable(_) => None,
         }
     }
@@ -58,10 +60,11 @@ impl Report {
         self.findings.iter().filter(|finding| is_so(&finding.verdict)).count()
     }
 
-    /// Prints the report, and says SKIP of what the machine could not try.
+    /// Prints the report, and says SKIP of what could not be tried.
     ///
     /// # Panics
-    /// A promise was broken, or none concerns the subject.
+    /// A promise was broken, or none was kept: none concerns the subject, or it was never opened. It is no panic if the machine has
+    /// not what any of the configurations needs.
     #[track_caller]
     pub fn assert_kept(&self) {
         println!("{self}");
@@ -75,8 +78,14 @@ impl Report {
             let all = PROMISES.len();
             skip(&format!("{}, {setup} ({count} of {all} promises)", self.subject), why);
         }
-        let kept = self.count(|verdict| *verdict == Verdict::Kept);
-        assert!(kept + not_tried.len() > 0, "{self}: nothing was tried");
+        assert!(self.is_enough(), "{self}: no promise was kept");
+    }
+
+    /// Whether a promise was kept, or the machine could try none.
+    fn is_enough(&self) -> bool {
+        let not_tried = self.count(|verdict| matches!(verdict, Verdict::NotTried(_)));
+        let is_tried = not_tried < self.findings.len() || self.findings.is_empty();
+        self.count(|verdict| *verdict == Verdict::Kept) > 0 || !is_tried
     }
 }
 
@@ -87,6 +96,7 @@ impl fmt::Display for Verdict {
             Self::Broken(seen) => write!(f, "BROKEN: {seen}"),
             Self::NotApplicable(why) => write!(f, "not applicable: {why}"),
             Self::NotTried(why) => write!(f, "not tried: {why}"),
+            Self::NotOpened(why) => write!(f, "not opened: {why}"),
         }
     }
 }
@@ -106,5 +116,35 @@ impl fmt::Display for Report {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::{Buffering, Granules, Guard};
+
+    fn report(verdicts: &[Verdict]) -> Report {
+        let setup = Setup::new(Granules::Base, Guard::Never, Buffering::Customized);
+        let finding = |verdict: &Verdict| Finding { promise: &PROMISES[0], setup, verdict: verdict.clone() };
+        Report { subject: "a subject".to_owned(), findings: verdicts.iter().map(finding).collect() }
+    }
+
+    #[test]
+    fn a_subject_must_be_opened_unless_the_machine_lacks_something() {
+        let why = || "why".to_owned();
+        let [kept, not_applicable] = [Verdict::Kept, Verdict::NotApplicable(why())];
+        let [not_tried, not_opened] = [Verdict::NotTried(why()), Verdict::NotOpened(why())];
+        for (verdicts, is_enough) in [
+            (vec![], false),
+            (vec![not_applicable.clone()], false),
+            (vec![not_tried.clone()], true),
+            (vec![not_tried.clone(), not_applicable], false),
+            (vec![not_opened.clone()], false),
+            (vec![not_opened.clone(), not_tried], false),
+            (vec![not_opened, kept], true),
+        ] {
+            assert_eq!(report(&verdicts).is_enough(), is_enough, "{verdicts:?}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use genie_io::{Interface, Limits};
+use genie_memory::Space;
 use genie_passing::Thresholds;
 
 use crate::machine::{frames, skip};
@@ -28,7 +29,7 @@ type Opening<'s> = dyn Fn(&Interface, &Setup) -> Result<Servers, String> + Sync 
 
 impl<'s> Subject<'s> {
     /// Names a subject. `open` makes the servers reachable for requests of an interface; it is called for each promise anew, and
-    /// says why where the machine cannot do it.
+    /// says why where the machine cannot do it. A subject that is never opened fails its [report](Report::assert_kept).
     pub fn new(name: &str, open: impl Fn(&Interface, &Setup) -> Result<Servers, String> + Sync + 's) -> Self {
         Self { name: name.to_owned(), patience: PATIENCE, open: Box::new(open) }
     }
@@ -44,8 +45,12 @@ impl<'s> Subject<'s> {
     /// # Errors
     /// What is missing.
     pub fn open(&self, setup: Setup) -> Result<Scene, String> {
+        self.open_on(setup.make_space(setup.memory_limit())?, setup)
+    }
+
+    fn open_on(&self, space: Space, setup: Setup) -> Result<Scene, String> {
         let limits = Limits { abort_timeout: GRACE, ..Limits::default() };
-        let interface = interface(setup.make_space(setup.memory_limit())?, limits, Thresholds::ALWAYS);
+        let interface = interface(space, limits, Thresholds::ALWAYS);
         let servers = (self.open)(&interface, &setup)?;
         Ok(Scene::new(setup, interface, servers).patient(self.patience))
     }
@@ -58,7 +63,7 @@ impl<'s> Subject<'s> {
     pub fn hold(&self, test: &str, promise: &Promise, setup: Setup) {
         match self.scene_for(promise, setup) {
             Ok(scene) => promise.hold(&scene),
-            Err(Verdict::NotTried(reason)) => skip(test, &reason),
+            Err(Verdict::NotTried(reason) | Verdict::NotOpened(reason)) => skip(test, &reason),
             Err(verdict) => println!("{test}: {verdict}"),
         }
     }
@@ -83,7 +88,8 @@ impl<'s> Subject<'s> {
     }
 
     fn scene_for(&self, promise: &Promise, setup: Setup) -> Result<Scene, Verdict> {
-        let scene = self.open(setup).map_err(Verdict::NotTried)?;
+        let space = setup.make_space(setup.memory_limit()).map_err(Verdict::NotTried)?;
+        let scene = self.open_on(space, setup).map_err(Verdict::NotOpened)?;
         if let Some(why) = promise.needs.iter().find_map(|need| scene.lacks(*need)) {
             return Err(Verdict::NotApplicable(why));
         }

@@ -45,6 +45,13 @@ fn the_memory_server_keeps_its_promises_pooled_and_customized() {
 }
 
 #[test]
+#[should_panic(expected = "not opened: it was not started")]
+fn a_subject_that_is_never_opened_fails() {
+    let subject = Subject::new("a server that is not there", |_, _| Err("it was not started".to_owned()));
+    subject.report(&[plain(Buffering::Customized)]).assert_kept();
+}
+
+#[test]
 fn servers_that_break_promises_are_found_out() {
     for (wrong, promise, seen) in [
         (Wrong::StoresIntoOutputs, "what_is_put_comes_back", "the client's buffer"),
