@@ -68,15 +68,13 @@ impl<'s> Subject<'s> {
         }
     }
 
-    /// Tries one promise, and tells what was found.
+    /// Tries one promise, and tells what was found. A panic of the subject's breaks the promise, wherever it comes.
     pub fn find(&self, promise: &'static Promise, setup: Setup) -> Finding {
-        let verdict = self.scene_for(promise, setup).map_or_else(
-            |verdict| verdict,
-            |scene| match catch_unwind(AssertUnwindSafe(|| promise.hold(&scene))) {
-                Ok(()) => Verdict::Kept,
-                Err(panic) => Verdict::Broken(said(&*panic)),
-            },
-        );
+        let verdict = match caught(|| self.scene_for(promise, setup)) {
+            Ok(Ok(scene)) => held(promise, scene).map_or_else(Verdict::Broken, |()| Verdict::Kept),
+            Ok(Err(verdict)) => verdict,
+            Err(said) => Verdict::Broken(format!("before it was tried: {said}")),
+        };
         Finding { promise, setup, verdict }
     }
 
@@ -101,6 +99,17 @@ impl<'s> Subject<'s> {
         }
         Ok(scene)
     }
+}
+
+/// Tries a promise, or tells what a panic said. The scene's end is apart: two panics at a time would end the process.
+fn held(promise: &Promise, scene: Scene) -> Result<(), String> {
+    let held = caught(|| promise.hold(&scene));
+    held.and(caught(|| drop(scene)).map_err(|said| format!("after it was tried: {said}")))
+}
+
+/// What comes of it, or what a panic said.
+fn caught<T>(act: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(act)).map_err(|panic| said(&*panic))
 }
 
 /// What a panic said.

@@ -1,5 +1,7 @@
 //! Servers that keep bytes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use genie_conformance::{Buffering, Servers, Setup, Store, Subject, Verdict};
 use genie_io::ServerHandle;
 use genie_io::servers::memory::{FETCH, Memory, STORE};
@@ -49,6 +51,32 @@ fn the_memory_server_keeps_its_promises_pooled_and_customized() {
 fn a_subject_that_is_never_opened_fails() {
     let subject = Subject::new("a server that is not there", |_, _| Err("it was not started".to_owned()));
     subject.report(&[plain(Buffering::Customized)]).assert_kept();
+}
+
+#[test]
+fn a_subject_that_panics_breaks_the_promises_it_was_tried_on() {
+    let opened = AtomicUsize::new(0);
+    let second_panics = Subject::new("a server that is not there the second time", |interface, setup| {
+        assert_ne!(opened.fetch_add(1, Ordering::Relaxed), 1, "no second one");
+        Ok(Servers::in_process(interface, setup))
+    });
+    let report = second_panics.report(&[plain(Buffering::Customized)]);
+    let broken = report.findings().iter().filter(|finding| matches!(finding.verdict, Verdict::Broken(_)));
+    let broken = broken.map(|finding| finding.verdict.to_string()).collect::<Vec<_>>();
+    assert!(matches!(&broken[..], [one] if one.contains("no second one")), "{report}");
+    let ends_badly = Subject::new("a server that panics when it is dropped", |interface, setup| {
+        let end = PanicsAtItsEnd;
+        Ok(Servers::in_process(interface, setup).settling(move || assert_eq!(size_of_val(&end), 0)))
+    });
+    breaks(ends_badly, plain(Buffering::Customized), "elements_are_one_buffer", "it panics at its end");
+}
+
+struct PanicsAtItsEnd;
+
+impl Drop for PanicsAtItsEnd {
+    fn drop(&mut self) {
+        panic!("it panics at its end");
+    }
 }
 
 #[test]
