@@ -24,6 +24,9 @@ pub const UNMAPPED: ServiceId = ServiceId(1);
 /// The service that replies at once.
 pub const PASS: ServiceId = ServiceId(2);
 
+/// How long the suite waits for a request to arrive.
+pub(crate) const ARRIVAL: Duration = Duration::from_mins(1);
+
 /// Names a request that the holder has: as its client does, or, where client and server have names of their own, by when
 /// it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -197,7 +200,7 @@ impl Holder {
     /// Waits for a request to arrive, from another thread.
     #[track_caller]
     pub fn arrival(&self) -> Name {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + ARRIVAL;
         loop {
             if let Some(first) = self.held().first() {
                 return *first;

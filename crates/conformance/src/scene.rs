@@ -1,5 +1,7 @@
 //! Scenes: a client's interface and the servers that it reaches. Promises know a subject by its scenes only.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use genie_io::servers::memory::{FETCH, Memory, STORE};
@@ -8,7 +10,7 @@ use genie_memory::Space;
 use genie_passing::{Overlays, Thresholds};
 
 use crate::heap;
-use crate::holder::Holder;
+use crate::holder::{ARRIVAL, Holder};
 use crate::promise::Need;
 use crate::setup::{Buffering, Setup, assert_idle_within, interface};
 
@@ -24,6 +26,8 @@ pub struct Scene {
     interface: Interface,
     servers: Servers,
     patience: Duration,
+    /// How often the interface was asked for, which each request does first.
+    uses: Arc<AtomicUsize>,
 }
 
 /// The servers that a subject's client reaches, and what they can do.
@@ -108,7 +112,7 @@ impl Scene {
     /// Puts together what a promise needs.
     pub fn new(setup: Setup, interface: Interface, servers: Servers) -> Self {
         heap::keep_what_is_freed();
-        Self { setup, interface, servers, patience: PATIENCE }
+        Self { setup, interface, servers, patience: PATIENCE, uses: Arc::default() }
     }
 
     /// Servers of the suite's in the client's process, and an interface with these limits and thresholds. Where the machine
@@ -136,6 +140,7 @@ impl Scene {
 
     /// The client's interface.
     pub fn interface(&self) -> &Interface {
+        self.uses.fetch_add(1, Ordering::Relaxed);
         &self.interface
     }
 
@@ -155,6 +160,16 @@ impl Scene {
         self.servers.holder.as_ref().expect("promises that use it need it")
     }
 
+    /// How long a promise that goes on makes no request at most, on a machine that has other things to do.
+    pub(crate) fn longest_wait(&self) -> Duration {
+        self.patience + if self.servers.holder.is_some() { ARRIVAL } else { PATIENCE }
+    }
+
+    /// A count that grows while the scene is used.
+    pub(crate) fn uses(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.uses)
+    }
+
     /// How long a server under test may take.
     pub(crate) fn patience(&self) -> Duration {
         self.patience
@@ -169,7 +184,7 @@ impl Scene {
     #[track_caller]
     pub fn assert_idle(&self) {
         self.servers.settle.iter().for_each(|settle| settle());
-        assert_idle_within(self.patience, &self.interface, self.servers.reserved);
+        assert_idle_within(self.patience, self.interface(), self.servers.reserved);
     }
 
     /// The holder and the interface, to be dropped one after the other.

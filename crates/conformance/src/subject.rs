@@ -1,7 +1,10 @@
 //! Subjects: what is held to the promises.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use genie_io::{Interface, Limits};
 use genie_memory::Space;
@@ -68,10 +71,12 @@ impl<'s> Subject<'s> {
         }
     }
 
-    /// Tries one promise, and tells what was found. A panic of the subject's breaks the promise, wherever it comes.
+    /// Tries one promise, and tells what was found. A panic of the subject's breaks the promise, wherever it comes, and so does a
+    /// server that keeps its client's thread: the promise is tried in a thread of its own, which is left behind if it makes no
+    /// request for 10 s more than the subject's patience, a carrier's for 60 s more.
     pub fn find(&self, promise: &'static Promise, setup: Setup) -> Finding {
         let verdict = match caught(|| self.scene_for(promise, setup)) {
-            Ok(Ok(scene)) => held(promise, scene).map_or_else(Verdict::Broken, |()| Verdict::Kept),
+            Ok(Ok(scene)) => watched(promise, scene).map_or_else(Verdict::Broken, |()| Verdict::Kept),
             Ok(Err(verdict)) => verdict,
             Err(said) => Verdict::Broken(format!("before it was tried: {said}")),
         };
@@ -98,6 +103,33 @@ impl<'s> Subject<'s> {
             return Err(Verdict::NotTried("page frames are hidden (CAP_SYS_ADMIN is missing)".to_owned()));
         }
         Ok(scene)
+    }
+}
+
+/// Tries a promise in a thread of its own, or tells what is wrong. Threads cannot be ended, so one that does not go on is left.
+fn watched(promise: &'static Promise, scene: Scene) -> Result<(), String> {
+    let (uses, allowed) = (scene.uses(), scene.longest_wait());
+    let (sender, found) = channel();
+    // Nobody receives what a thread that was left behind finds.
+    let thread = thread::spawn(move || drop(sender.send(held(promise, scene))));
+    let (mut before, mut since) = (0, Instant::now());
+    loop {
+        match found.recv_timeout(allowed / 10) {
+            Ok(held) => {
+                // It ends: nothing follows what it has sent.
+                let _ = thread.join();
+                return held;
+            }
+            // What a panic left has panicked when it was dropped.
+            Err(RecvTimeoutError::Disconnected) => return thread.join().map_err(|panic| said(&*panic)),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now = uses.load(Ordering::Relaxed);
+        if now != before {
+            (before, since) = (now, Instant::now());
+        } else if since.elapsed() > allowed {
+            return Err(format!("it has not gone on for {allowed:?}; a thread of its own is left behind"));
+        }
     }
 }
 

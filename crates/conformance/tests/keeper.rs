@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::take;
+use std::thread;
 
 use genie_conformance::machine::raw;
 use genie_conformance::{Servers, Store, Subject};
@@ -30,6 +31,7 @@ pub(crate) enum Wrong {
     KnowsOneName,
     SeesOneElement,
     RefusesNoBytes,
+    NeverReturns,
 }
 
 /// The server.
@@ -72,6 +74,9 @@ impl Server for Keeper {
 
     fn request(&self, mut incoming: Incoming) {
         let is_put = incoming.service() == PUT;
+        while self.wrong == Some(Wrong::NeverReturns) {
+            thread::park();
+        }
         let result = if is_put { self.put(&incoming) } else { self.get(&mut incoming) };
         match self.wrong {
             Some(Wrong::NeverReplies) if is_put => self.state().requests.push(incoming),

@@ -1,5 +1,6 @@
 //! Servers that keep bytes.
 
+use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use genie_conformance::{Buffering, Servers, Setup, Store, Subject, Verdict};
@@ -69,6 +70,11 @@ fn a_subject_that_panics_breaks_the_promises_it_was_tried_on() {
         Ok(Servers::in_process(interface, setup).settling(move || assert_eq!(size_of_val(&end), 0)))
     });
     breaks(ends_badly, plain(Buffering::Customized), "elements_are_one_buffer", "it panics at its end");
+    let leaves_a_panic =
+        Subject::new("a server whose panic panics when it is dropped", |interface, setup| {
+            Ok(Servers::in_process(interface, setup).settling(|| panic_any(PanicsAtItsEnd)))
+        });
+    breaks(leaves_a_panic, plain(Buffering::Customized), "elements_are_one_buffer", "it panics at its end");
 }
 
 struct PanicsAtItsEnd;
@@ -77,6 +83,18 @@ impl Drop for PanicsAtItsEnd {
     fn drop(&mut self) {
         panic!("it panics at its end");
     }
+}
+
+/// A server in the client's process has the client's thread.
+#[test]
+fn a_server_that_never_lets_its_client_go_on_is_found_out() {
+    let subject = subject(Some(Wrong::NeverReturns));
+    breaks(
+        subject,
+        plain(Buffering::Customized),
+        "elements_are_one_buffer",
+        "thread of its own is left behind",
+    );
 }
 
 #[test]

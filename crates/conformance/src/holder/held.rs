@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use genie_io::{
     Anticipated, Error, Incoming, InputPin, OutputPin, RequestId, Server, ServerError, Service, ServiceId,
@@ -12,7 +12,7 @@ use genie_passing::{Outboard, Overlay, Overlays, Preferred};
 use genie_sys::Condvar;
 use genie_sys::lock::{Mutex, MutexGuard};
 
-use super::{Answer, Command, Control, Name, PASS};
+use super::{ARRIVAL, Answer, Command, Control, Name, PASS};
 use crate::machine::frames;
 
 /// What the server holds, shared between its two faces.
@@ -122,7 +122,7 @@ impl Held {
 
     /// The request that arrived as number `number`, as soon as it does; none, when it does not for long.
     pub fn arrival(&self, number: usize) -> Option<RequestId> {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + ARRIVAL;
         let waited = self.arrived.wait_until(self.arrivals(), Some(end), |arrivals| arrivals.len() > number);
         waited.0.get(number).copied()
     }
