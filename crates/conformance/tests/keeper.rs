@@ -31,6 +31,7 @@ pub(crate) enum Wrong {
     KnowsOneName,
     SeesOneElement,
     RefusesNoBytes,
+    CutsNamesShort,
     NeverReturns,
 }
 
@@ -100,6 +101,7 @@ impl Keeper {
     fn name(&self, incoming: &Incoming) -> Vec<u8> {
         match self.wrong {
             Some(Wrong::KnowsOneName) => b"the only one".to_vec(),
+            Some(Wrong::CutsNamesShort) => incoming.argument().iter().take(3).copied().collect(),
             _ => incoming.argument().to_vec(),
         }
     }

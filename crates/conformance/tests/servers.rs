@@ -111,6 +111,7 @@ fn servers_that_break_promises_are_found_out() {
         (Wrong::NeverReplies, "an_abort_ends_one_request", "putting"),
         (Wrong::NeverLetsGo, "output_is_that_of_the_request", "pending"),
         (Wrong::KnowsOneName, "requests_of_threads_are_apart", "name a"),
+        (Wrong::CutsNamesShort, "what_is_got_is_all_there_is", "the length that is said"),
         (Wrong::SeesOneElement, "elements_are_one_buffer", "in parts"),
         (Wrong::RefusesNoBytes, "no_bytes_can_be_kept", "no bytes"),
     ] {
