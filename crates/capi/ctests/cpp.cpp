@@ -16,10 +16,11 @@
 using namespace std::chrono_literals;
 using genie::scheme;
 
-enum : std::uint32_t { STORE, FETCH, HOLD, RELEASE, FAIL, GREET, FORGET, THROW };
+enum : std::uint32_t { STORE, FETCH, HOLD, RELEASE, FAIL, GREET, FORGET, THROW, UNTOLD };
 static const std::vector<io_service_mapping> services = {
     {"store", IO_READ, 0, 0}, {"fetch", IO_WRITE, 0, 0}, {"hold", IO_READ | IO_WRITE, 0, 0}, {"release", 0, 0, 0},
     {"fail", IO_READ, 0, 0},  {"greet", 0, 0, 0},        {"forget", IO_READ, 0, 0},          {"throw", IO_READ, 0, 0},
+    {"untold", IO_WRITE, 0, 0},
 };
 
 // Keeps what it is sent, until the server is closed.
@@ -47,6 +48,7 @@ static void serve(const genie::registered &server) {
             case GREET: message.reply("hello " + std::string(message.argument())); continue;
             case FORGET: continue; // the next message takes its place
             case THROW: message.buffer(1); break;
+            case UNTOLD: message.ready(0); break; // and says not how much of it came
             }
             message.reply();
         }
@@ -228,6 +230,9 @@ static void errors(const genie::interface &io, const genie::peer &server) {
     THROWS(EMSGSIZE, genie::request(server, GREET).argument("reader").room(4).send());
     THROWS(EREMOTEIO, genie::request(server, FORGET).send());
     THROWS(EPROTO, genie::request(server, THROW).out("text", 4).send());
+    char untouched[] = "text";
+    THROWS(EPROTO, genie::request(server, UNTOLD).in(untouched, 4).send());
+    CHECK(std::string_view(untouched) == "text");
     THROWS(ENOENT, genie::request(server, "nothing of the sort"));
     THROWS(EINVAL, genie::request(server, 99).send());
     THROWS(EFAULT, genie::request(server, STORE).out(nullptr, 4).send());

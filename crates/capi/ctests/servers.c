@@ -38,7 +38,14 @@ static void loops(void) {
     OK(io_ready(server, request, 1));
     CHECK(message.bufv[1].segc > 0);
     CHECK(io_is_aborted(server, request) == 0);
-    /* Wrong replies leave it held. */
+    /* Wrong replies leave it held. An input that was made ready is told how much of it came. */
+    struct io_reply_message untold = {.request = request};
+    FAILS(EINVAL, io_server(server, &untold, NULL, 0));
+    CHECK(strstr(io_error_text(), "made ready"));
+    size_t none[2] = {0, SIZE_MAX};
+    untold.actualc = 2;
+    untold.actualv = none;
+    FAILS(EINVAL, io_server(server, &untold, NULL, 0));
     struct io_reply_message negative = {.request = request, .error = -5};
     FAILS(EINVAL, io_server(server, &negative, NULL, 0));
     size_t actual[3] = {0, 300001, 0};
@@ -167,7 +174,8 @@ static void held(void) {
     size_t actual[] = {0, 100, 50};
     struct io_reply_message reply = {.request = request, .actualc = 3, .actualv = actual};
     FAILS(EINVAL, io_server(server, &reply, NULL, 0)); /* of buffer 2, which is not ready */
-    reply = (struct io_reply_message){.request = request, .argument_length = 1};
+    size_t none[] = {0, 0};
+    reply = (struct io_reply_message){.request = request, .argument_length = 1, .actualc = 2, .actualv = none};
     FAILS(EFAULT, io_server(server, &reply, NULL, 0));
 
     CHECK(io_request(server, 0, 0, NULL, IO_FOREVER, &waiting) == IO_PENDING);
@@ -177,7 +185,7 @@ static void held(void) {
     CHECK(((unsigned char *)message.bufv[0].segv->addr)[299999] == 5 || message.bufv[0].segc > 1);
     FAILS(EBADF, io_server_unregister(server));
     FAILS(ECANCELED, io_server(server, NULL, &message, 1));
-    reply = (struct io_reply_message){.request = request};
+    reply = (struct io_reply_message){.request = request, .actualc = 2, .actualv = none};
     FAILS(ECANCELED, io_server(server, &reply, &message, 1));
     FAILS(EBADF, io_server(server, &reply, NULL, 0));
     OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));

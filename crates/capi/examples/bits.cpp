@@ -21,7 +21,7 @@ static void serve() {
                 std::transform(from, from + size, to, std::bit_not<unsigned char>());
             };
             const std::size_t done = genie::together(message.output(0), message.ready(1), invert);
-            message.actual(1, done); // so many bytes pass; without this the client gets nothing
+            message.actual(1, done); // so many bytes pass; without this, reply throws
             message.reply();
         } catch (const genie::error &error) {
             std::fprintf(stderr, "%s\n", error.what()); // the request is dropped, and fails with EREMOTEIO

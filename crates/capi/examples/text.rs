@@ -55,8 +55,8 @@ fn answer(request: &mut Incoming) -> Result<(), ServerError> {
     }
     let mut bytes = text.to_vec();
     bytes.reverse();
-    let actual = request.ready(1)?.copy_from(&bytes);
-    Ok(request.set_actual(1, actual)?)
+    request.fill(1, |room| room.copy_from(&bytes))?;
+    Ok(())
 }
 
 fn serve(name: &str) -> Result<(), Box<dyn Error>> {

@@ -298,7 +298,8 @@ struct io_reply_message {
     size_t argument_length;
     // How many actual lengths follow: at most as many as there are buffers.
     size_t actualc;
-    // For each buffer how many bytes were really passed; of an input that has none here, the client gets nothing.
+    // For each buffer how many bytes were really passed. An input that io_ready made ready, or of which a part was forwarded, has to have
+    // one here, if only 0: a success without it is refused with EINVAL. SIZE_MAX is as good as none.
     const size_t *actualv;
 };
 
@@ -658,8 +659,9 @@ int io_server_unregister(io_server_t server);
 // Returns 0, or -1. If out_msg was refused, nothing was sent, no message was taken, and the request is still held; but with EMSGSIZE the
 // client was told that its room is too short, and the request is over.
 //
-// Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (an actual length or direction is wrong, or the server is
-// in another process), EMSGSIZE, ECANCELED (the server has been unregistered; out_msg was sent all the same).
+// Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (an actual length or direction is wrong, or an input that
+// was made ready has no actual length; or the server is in another process), EMSGSIZE, ECANCELED (the server has been unregistered;
+// out_msg was sent all the same).
 //
 // Pointers: the messages, and what out_msg points to, are valid.
 int io_server(io_server_t server,
@@ -690,7 +692,7 @@ int io_server_watch(io_server_t server,
                     io_interface_t interface);
 
 // Makes an input buffer of a request ready to be filled: from now on the message's bufv has its segments. Until then a request holds no
-// memory for its input.
+// memory for its input. The reply has to say how many bytes of it came.
 //
 // Errors: EBADF, ECHILD, EINVAL (it is no input, or the service has no IO_WRITE), ENOMEM.
 int io_ready(io_server_t server,

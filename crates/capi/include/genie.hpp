@@ -8,6 +8,7 @@
 #include <genie.h>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -401,10 +402,14 @@ class message {
         if (!found.segc && found.length) throw error(EINVAL, "the service was not registered with IO_READ");
         return {found.segv, found.segc};
     }
-    /// Makes an input ready to be filled, if it is not yet: the bytes to be stored into, where they are. Say by actual how many pass.
+    /// Makes an input ready to be filled, if it is not yet: the bytes to be stored into, where they are. Say by actual, afterwards, how
+    /// many pass, if only 0: a reply without that throws.
     segments<unsigned char> ready(std::size_t number) {
         const io_server_buffer &found = buffer(number);
-        if (found.direction != IO_IN || !found.segc) detail::check(io_ready(server_.get(), message_.request, number));
+        if (found.direction != IO_IN || !found.segc) {
+            detail::check(io_ready(server_.get(), message_.request, number));
+            if (!actual_.at(number)) actual_[number] = SIZE_MAX; // none yet
+        }
         return {found.segv, found.segc};
     }
     /// Makes an input ready, and copies so many bytes there, or as many as fit. Returns how many; reply passes these.

@@ -178,20 +178,28 @@ impl Held {
         if message.actualc > count {
             return Err(Failure::misuse(format!("{} actual lengths for {count} buffers", message.actualc)));
         }
-        let actual = |index| match index < message.actualc {
+        let actual = |index| {
             // SAFETY: the caller vouches for so many lengths.
-            true => unsafe { message.actualv.add(index).read() },
-            false => 0,
+            let told = (index < message.actualc).then(|| unsafe { message.actualv.add(index).read() });
+            told.filter(|length| *length != usize::MAX)
         };
         // All is looked at before any of it counts.
         for (index, buffer) in self.buffers.iter().enumerate() {
-            let actual = actual(index);
+            let is_unfilled =
+                buffer.direction == IO_IN && buffer.segc == 0 && !self.forwarded.contains(&index);
+            let Some(actual) = actual(index) else {
+                if buffer.direction == IO_OUT || is_unfilled {
+                    continue;
+                }
+                return Err(Failure::misuse(format!(
+                    "buffer {index} is an input that was made ready or forwarded, and the reply has no actual length for it: say in \
+                     actualv how many bytes of it came, if only 0"
+                )));
+            };
             if actual > buffer.length {
                 let length = buffer.length;
                 return Err(Failure::misuse(format!("{actual} bytes of buffer {index}, which has {length}")));
             }
-            let is_unfilled =
-                buffer.direction == IO_IN && buffer.segc == 0 && !self.forwarded.contains(&index);
             if actual > 0 && is_unfilled {
                 return Err(Failure::misuse(format!(
                     "buffer {index} is an input: call io_ready and fill it first"
@@ -202,7 +210,7 @@ impl Held {
         let argument = unsafe { checked(message.argument.cast_mut(), message.argument_length)?.read() };
         let incoming = self.due()?;
         for index in 0..count {
-            incoming.set_actual(index, actual(index))?;
+            incoming.set_actual(index, actual(index).unwrap_or(0))?;
         }
         Ok(incoming.set_argument(argument).map_err(ServerError::from))
     }

@@ -125,8 +125,9 @@ pub extern "C" fn io_server_unregister(server: io_server_t) -> c_int {
 /// Returns 0, or -1. If out_msg was refused, nothing was sent, no message was taken, and the request is still held; but with EMSGSIZE the
 /// client was told that its room is too short, and the request is over.
 ///
-/// Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (an actual length or direction is wrong, or the server is
-/// in another process), EMSGSIZE, ECANCELED (the server has been unregistered; out_msg was sent all the same).
+/// Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (an actual length or direction is wrong, or an input that
+/// was made ready has no actual length; or the server is in another process), EMSGSIZE, ECANCELED (the server has been unregistered;
+/// out_msg was sent all the same).
 ///
 /// Pointers: the messages, and what out_msg points to, are valid.
 #[unsafe(no_mangle)]
@@ -200,7 +201,7 @@ pub extern "C" fn io_server_watch(server: io_server_t, interface: io_interface_t
 }
 
 /// Makes an input buffer of a request ready to be filled: from now on the message's bufv has its segments. Until then a request holds no
-/// memory for its input.
+/// memory for its input. The reply has to say how many bytes of it came.
 ///
 /// Errors: EBADF, ECHILD, EINVAL (it is no input, or the service has no IO_WRITE), ENOMEM.
 #[unsafe(no_mangle)]

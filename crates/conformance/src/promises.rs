@@ -49,6 +49,7 @@ macro_rules! each_promise {
             failed_input_leaves_the_buffer: strong_input::a_failed_input_changes_nothing, "§2.1.2, §3.1.2", [Holder];
             input_changes_its_bytes_and_no_others: strong_input::every_byte_arrives_and_no_other_changes, "§2.1.2, §4.1", [Holder];
             input_may_be_shorter_than_asked: strong_input::less_may_arrive_than_was_asked_for, "§4.1, §7.2", [Holder];
+            input_without_a_length_is_refused: strong_input::a_success_without_a_length_is_a_failure, "none: silence", [Holder];
             elements_may_meet_in_one_granule: strong_input::neighbouring_elements_meet_in_one_granule, "§4.1, §7.1", [Holder];
             peeked_input_stays_pending: strong_input_delivery::a_peek_takes_nothing, "§7.1", [Holder];
             redirected_input_leaves_the_buffer: strong_input_delivery::data_can_be_redirected, "§7.1", [Holder];

@@ -31,6 +31,7 @@ fn carriers_that_break_promises_are_found_out() {
         (Wrong::StoresIntoOutputs, "failed_output_gives_migrants_back", "move, fail"),
         (Wrong::SaysAllCame, "input_may_be_shorter_than_asked", "bytes into"),
         (Wrong::HidesFailures, "failed_input_leaves_the_buffer", "should fail"),
+        (Wrong::HidesFailures, "input_without_a_length_is_refused", "should fail"),
         (Wrong::ForgetsAborts, "failed_migrant_input_brings_nothing", "under way for ever"),
         (Wrong::RepliesAtOnce, "input_changes_its_bytes_and_no_others", "copy into"),
         (Wrong::RepliesAtOnce, "pinned_output_hides_later_stores", "before the pin was let go"),

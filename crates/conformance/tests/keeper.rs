@@ -24,6 +24,7 @@ pub(crate) enum Wrong {
     StoresAfterItsReply,
     SaysMoreThanItPasses,
     SaysLessThanItPasses,
+    NeverSaysHowMuchItPasses,
     LeavesTheLastByteOut,
     InventsWhatIsMissing,
     NeverReplies,
@@ -138,19 +139,21 @@ impl Keeper {
             None if self.wrong == Some(Wrong::InventsWhatIsMissing) => vec![0; 10],
             None => return Err(ServerError::new("nothing of this name is kept")),
         };
-        let len = incoming.len(0);
-        let data = incoming.ready(0)?;
-        let stored = data.copy_from(&bytes[..bytes.len().min(len)]);
-        if self.wrong == Some(Wrong::StoresAfterItsReply) {
-            state.after = data.into_data().places().next().map(|(addr, _)| addr);
+        if self.wrong == Some(Wrong::NeverSaysHowMuchItPasses) {
+            incoming.ready(0)?.copy_from(&bytes);
+            return Ok(());
         }
-        Ok(incoming.set_actual(
-            0,
+        incoming.fill(0, |data| {
+            let stored = data.copy_from(&bytes);
+            if self.wrong == Some(Wrong::StoresAfterItsReply) {
+                state.after = data.places().next().map(|(addr, _)| addr);
+            }
             match self.wrong {
-                Some(Wrong::SaysMoreThanItPasses) => len,
+                Some(Wrong::SaysMoreThanItPasses) => data.len(),
                 Some(Wrong::SaysLessThanItPasses) => stored / 2,
                 _ => stored,
-            },
-        )?)
+            }
+        })?;
+        Ok(())
     }
 }

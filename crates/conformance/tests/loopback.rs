@@ -184,17 +184,16 @@ fn deliver(incoming: &mut Incoming, mut reply: Reply, wrong: Option<Wrong>) -> R
             continue;
         }
         let buffer = reply.take_buffer().expect("it was given by value");
-        let first = incoming.ready(index)?.into_data().places().next().map_or(0, |(_, len)| len);
-        let filled = if wrong == Some(Wrong::FillsOneElement) { actual.min(first) } else { actual };
-        incoming.input(index)?.copy_from(&buffer[..filled]);
-        incoming.set_actual(
-            index,
+        incoming.fill(index, |room| {
+            let first = room.places().next().map_or(0, |(_, len)| len);
+            let filled = if wrong == Some(Wrong::FillsOneElement) { actual.min(first) } else { actual };
+            room.copy_from(&buffer[..filled]);
             match wrong {
-                Some(Wrong::SaysAllCame) => incoming.len(index),
+                Some(Wrong::SaysAllCame) => room.len(),
                 Some(Wrong::RepliesTwoBytesShort) => actual.saturating_sub(2),
                 _ => actual,
-            },
-        )?;
+            }
+        })?;
     }
     Ok(())
 }

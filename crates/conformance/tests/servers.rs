@@ -105,6 +105,12 @@ fn servers_that_break_promises_are_found_out() {
         (Wrong::StoresAfterItsReply, "nothing_is_stored_after_the_reply", "the client has stored"),
         (Wrong::SaysMoreThanItPasses, "the_length_said_is_that_of_the_data", "with room for more"),
         (Wrong::SaysLessThanItPasses, "what_is_got_is_all_there_is", "the length that is said"),
+        (Wrong::NeverSaysHowMuchItPasses, "what_is_got_is_all_there_is", "never said how many bytes came"),
+        (
+            Wrong::NeverSaysHowMuchItPasses,
+            "the_length_said_is_that_of_the_data",
+            "never said how many bytes came",
+        ),
         (Wrong::LeavesTheLastByteOut, "what_is_put_comes_back", "the length that is said"),
         (Wrong::InventsWhatIsMissing, "refused_requests_change_nothing", "nothing of this name"),
         (Wrong::NeverReplies, "output_is_that_of_the_request", "putting"),

@@ -205,9 +205,8 @@ impl File {
 
     fn list(&self, request: &mut Incoming, argument: &[u8]) -> Result<(), ServerError> {
         let page = tree::list(&self.root, argument, request.len(0))?;
-        request.ready(0)?.copy_from(&page.bytes);
-        request.set_argument(&[page.is_followed.into()])?;
-        Ok(request.set_actual(0, page.bytes.len())?)
+        request.fill(0, |room| room.copy_from(&page.bytes))?;
+        Ok(request.set_argument(&[page.is_followed.into()])?)
     }
 
     fn checksum(&self, request: &mut Incoming, argument: &[u8]) -> Result<(), ServerError> {
@@ -221,21 +220,22 @@ impl File {
 
     fn fetch(&self, request: &mut Incoming, from: &Argument<'_>) -> Result<(), ServerError> {
         let opened = self.root.reader(from.path)?;
-        let len = request.len(0);
-        let data = request.ready(0)?;
-        if let Some(actual) = self.views.as_ref().and_then(|views| views.fetch(&opened, from.offset, &data)) {
-            return Ok(request.set_actual(0, actual)?);
+        request.fill(0, |data| {
+            let viewed = self.views.as_ref().and_then(|views| views.fetch(&opened, from.offset, &data));
+            let read = viewed.map_or_else(|| self.read(&opened, from.offset, &data), Ok);
+            read.map_err(|error| self.root.unreadable(from, &error))
+        })?;
+        Ok(())
+    }
+
+    /// Reads by the cache, where that is of use; returns how many bytes there were.
+    fn read(&self, opened: &Opened, offset: u64, data: &DataMut<'_>) -> genie_sys::Result<usize> {
+        if self.cache.suits(data.len()) && opened.version.is_settled(SystemTime::now()) {
+            return self.fetch_cached(opened, offset, data);
         }
-        let cached = self.cache.suits(len) && opened.version.is_settled(SystemTime::now());
-        let actual = if cached {
-            self.fetch_cached(&opened, from.offset, &data)
-        } else {
-            self.cache.count_bypass();
-            let possible = data.len().min(bytes_possible(from.offset));
-            data.part(0..possible).read_file(&opened.file, from.offset)
-        };
-        let actual = actual.map_err(|error| self.root.unreadable(from, &error))?;
-        Ok(request.set_actual(0, actual)?)
+        self.cache.count_bypass();
+        let possible = data.len().min(bytes_possible(offset));
+        data.part(0..possible).read_file(&opened.file, offset)
     }
 
     /// Copies from cached blocks; returns how many bytes there were.

@@ -36,8 +36,7 @@ impl Server for Capitals {
 fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
     let mut copy = request.output(0)?.to_vec();
     copy.make_ascii_uppercase();
-    let len = request.ready(1)?.copy_from(&copy);
-    request.set_actual(1, len)?;
+    request.fill(1, |room| room.copy_from(&copy))?;
     Ok(())
 }
 

@@ -95,9 +95,7 @@ fn sum(request: &mut Incoming) -> Result<(), ServerError> {
 
 fn fill(request: &mut Incoming) -> Result<(), ServerError> {
     let byte = *request.argument().first().ok_or("a byte to fill with")?;
-    request.ready(0)?.fill(byte);
-    let len = request.len(0);
-    request.set_actual(0, len)?;
+    let len = request.fill(0, |room| room.fill(byte))?;
     Ok(request.set_argument(&(len as u64).to_le_bytes())?)
 }
 

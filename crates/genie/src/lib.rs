@@ -63,8 +63,8 @@ mod names {
     pub use genie_file as file;
     pub use genie_io::servers::memory;
     pub use genie_io::{
-        Anticipated, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed, Fragment,
-        In, Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending, PerClient,
+        Anticipated, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed, Filled,
+        Fragment, In, Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending, PerClient,
         Reconnecting, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError,
         ServerHandle, Service, ServiceId, Shared, Stream, Streams,
     };

@@ -109,9 +109,7 @@ impl Server for Keeper {
 
     fn request(&self, mut request: Incoming) {
         if request.service() == FILL {
-            let len = request.len(0);
-            request.ready(0).expect("memory").fill(0x5a);
-            request.set_actual(0, len).expect("an input");
+            request.fill(0, |room| room.fill(0x5a)).expect("memory");
             return request.reply(Ok(()));
         }
         self.0.lock().push(request);

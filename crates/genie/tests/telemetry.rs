@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use genie::channel::{Directory, Listener, ServeOptions};
 use genie::mechanism::{Config, Granularity, GranuleKind, Passing};
 use genie::memory::{self, Memory};
-use genie::{In, Interface, Limits, Out};
+use genie::{
+    Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
+};
 use genie_sys::lock::Mutex;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 use tracing::field::{Field, Visit};
@@ -86,6 +88,26 @@ impl Subscriber for Events {
     fn exit(&self, _: &Id) {}
 }
 
+/// A server that fills inputs, and does not say how much it has filled.
+struct Forgetful;
+
+impl Server for Forgetful {
+    fn name(&self) -> &str {
+        "forgetful"
+    }
+
+    fn services(&self) -> &[Service] {
+        const { &[Service::new("fill", false, true)] }
+    }
+
+    fn request(&self, mut request: Incoming) {
+        request.ready(0).unwrap().fill(7);
+        request.reply(Ok(()));
+    }
+
+    fn abort(&self, _: RequestId) {}
+}
+
 #[test]
 fn a_program_hears_of_its_requests_bytes_copies_connections_and_failures() {
     let (counters, events) = (Counters::default(), Events::default());
@@ -128,6 +150,10 @@ fn a_program_hears_of_its_requests_bytes_copies_connections_and_failures() {
     let waits = ["spun", "slept"].map(|how| counters.get(&format!("genie_waits_total how={how}")));
     assert!(waits.iter().sum::<u64>() > 0, "{waits:?}");
 
+    let mistaken = ServerHandle::new(Forgetful);
+    let filled = interface.request(&mistaken, ServiceId(0)).input(In::emulated_share(&mut shared)).send();
+    assert_eq!(filled.unwrap_err().error, Error::Untold { buffer: 0 });
+
     let pid = std::process::id();
     drop(server);
     for event in [
@@ -135,6 +161,8 @@ fn a_program_hears_of_its_requests_bytes_copies_connections_and_failures() {
         "INFO message=connected server=\"memory\"",
         "INFO message=client connected server=\"memory\" client=\"telemetry",
         "DEBUG message=request failed error=the server replied with an error: nothing is kept under \"missing\"",
+        "WARN message=server's mistake client=\"telemetry",
+        "service=0 error=the server made buffer 0 ready, an input, and never said how many bytes came",
         "INFO message=channel ended server=\"memory\" reason=server memory is gone: the client ",
         &format!("pid={pid} "),
         "INFO message=client left server=\"memory\"",

@@ -286,8 +286,7 @@ async fn a_request_whose_future_is_dropped_runs_on() {
     keeper.has(1).await;
     let mut kept = keeper.kept().pop().unwrap();
     assert!(!keeper.aborted.load(Ordering::Acquire), "it was not aborted");
-    kept.ready(0).unwrap().fill(9);
-    kept.set_actual(0, 10_000).unwrap();
+    kept.fill(0, |room| room.fill(9)).unwrap();
     kept.reply(Ok(()));
     // The task that waits next does not need it.
     let request = stage.genie().request(&server, KEEP);

@@ -135,6 +135,16 @@ pub enum Error {
         /// The panic's message, which the panic hook has reported where the server runs.
         message: String,
     },
+    /// The server replied with success, and had made an input ready without saying how much of it came: a mistake of the server's
+    /// code. Nothing was passed.
+    #[error(
+        "the server made buffer {buffer} ready, an input, and never said how many bytes came, so none did; let its code fill inputs by \
+         `fill`, or call `set_actual` before it replies"
+    )]
+    Untold {
+        /// The buffer's index.
+        buffer: usize,
+    },
     /// The server replied with an error.
     #[error("the server replied with an error: {0}")]
     Server(#[from] ServerError),
@@ -386,7 +396,7 @@ impl Error {
             Self::Inherited => Errno::CHILD,
             Self::ArgumentTooLong { .. } => Errno::MSGSIZE,
             Self::Server(error) if error.code > 0 => return error.code,
-            Self::Server(_) | Self::Dropped | Self::Panicked { .. } => Errno::REMOTEIO,
+            Self::Server(_) | Self::Dropped | Self::Panicked { .. } | Self::Untold { .. } => Errno::REMOTEIO,
             error if error.is_congestion() => Errno::AGAIN,
             error if error.is_misuse() => Errno::INVAL,
             Self::Passing(genie_passing::Error::TooLong { .. } | genie_passing::Error::Integrity { .. }) => {
@@ -460,6 +470,7 @@ mod tests {
             (Error::Running { server: "letters".to_owned(), pid: None }, Errno::ADDRINUSE),
             (Error::Uncarriable { what: "buffers", count: 2, max: 1 }, Errno::INVAL),
             (Error::Server("it is closed".into()), Errno::REMOTEIO),
+            (Error::Untold { buffer: 1 }, Errno::REMOTEIO),
             (Error::Server(ServerError { code: 28, message: String::new() }), Errno::NOSPC),
         ] {
             assert_eq!(error.errno(), errno.raw_os_error(), "{error}");

@@ -232,10 +232,10 @@ impl Exchange {
         let left = match &state.phase {
             Phase::Waiting => {
                 // In each of these ways a server may let go of an aborted request; the client is told why it was aborted.
-                use Error::{ArgumentTooLong, Dropped, Panicked, Server};
+                use Error::{ArgumentTooLong, Dropped, Panicked, Server, Untold};
                 let is_let_go = matches!(
                     work.error,
-                    Some(Dropped | Panicked { .. } | Server(_) | ArgumentTooLong { .. })
+                    Some(Dropped | Panicked { .. } | Server(_) | ArgumentTooLong { .. } | Untold { .. })
                 );
                 let is_late = matches!(state.aborting, Some(Error::TimedOut { .. }));
                 if let Some(reason) = state.aborting.take().filter(|_| is_let_go || is_late) {

@@ -1,6 +1,7 @@
 //! Requests, as servers see them.
 
 mod anticipated;
+mod filling;
 mod origin;
 
 use std::ops::Range;
@@ -15,15 +16,15 @@ use crate::forwarded::Supply;
 use crate::location::{Location, Locations};
 use crate::pin::{InputPin, OutputPin, Pinned};
 use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
-use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, code, location};
+use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, code, location, telemetry};
 
 pub use anticipated::Anticipated;
+pub use filling::Filled;
 pub(crate) use origin::Origin;
 
 /// A request in a server's hands, which owns its buffers until it replies.
 ///
-/// Output is read from [`Incoming::output`], input is written into what [`Incoming::ready`] returns. Dropping a request
-/// replies with an error.
+/// Output is read from [`Incoming::output`], input is filled by [`Incoming::fill`]. Dropping a request replies with an error.
 #[derive(Debug)]
 pub struct Incoming {
     /// The work that the server owns, and where the reply goes; none once there is a reply.
@@ -170,12 +171,14 @@ impl Incoming {
     }
 
     /// Makes input buffer `index` ready and returns its memory, to be filled. To be called when the data is about to
-    /// come: until then a request for input holds no system buffer. [`Incoming::set_actual`] then says how many bytes came;
-    /// without it, none did. An input that is never made ready is no error: its client gets a success with 0 bytes. A server that
-    /// has more data than the input has room for gives what fits; if that is no use, it replies with an error, or says in the
-    /// reply's argument how long the data is, since the client sees only how many bytes came.
+    /// come: until then a request for input holds no system buffer. [`Incoming::set_actual`] then says how many bytes came; a
+    /// success without that is the server's error ([`Error::Untold`]). An input that is never made ready is no error: its client
+    /// gets a success with 0 bytes. A server that has more data than the input has room for gives what fits; if that is no use,
+    /// it replies with an error, or says in the reply's argument how long the data is, since the client sees only how many bytes
+    /// came.
     ///
-    /// The returned memory borrows the whole request. To read an output while filling an input, make the input ready first:
+    /// [`Incoming::fill`] is both calls in one. What this one returns borrows the whole request. To read an output while filling an
+    /// input, make the input ready first:
     ///
     /// ```
     /// # use genie_io::{Error, Incoming};
@@ -193,7 +196,9 @@ impl Incoming {
     pub fn ready(&mut self, index: usize) -> Result<DataMut<'_>, Error> {
         self.require_writes()?;
         self.make_ready(index)?;
-        Ok(self.work().buffers[index].input())
+        let buffer = &mut self.work_mut().buffers[index];
+        buffer.owe();
+        Ok(buffer.input())
     }
 
     /// The memory of input buffer `index`, while other buffers are shown, too. It has no bytes before [`Incoming::ready`] was
@@ -221,6 +226,8 @@ impl Incoming {
     /// Bytes `range` of buffer `index`, to be forwarded in a request of this server's own: fragment subcontracting. The
     /// service needs no mapping flag for that. The reply to this request takes effect when all its fragments have been let
     /// go.
+    ///
+    /// [`Incoming::set_actual`] still has to say how many bytes of an input came.
     ///
     /// This makes the memory of an input buffer ready, unless the bytes are exactly those of one element. In that case the
     /// server that gets the fragment has the memory made ready, or puts a buffer of its own in the memory's place, as if the
@@ -270,8 +277,8 @@ impl Incoming {
     /// As [`Incoming::ready`]; or there are fewer bytes.
     pub fn pin_input(&mut self, index: usize, range: Range<usize>) -> Result<InputPin, Error> {
         self.ensure_own()?;
-        check_range(&range, self.ready(index)?.len())?;
-        let segments = self.input(index)?.part(range).segments().clone();
+        check_range(&range, self.input(index).map(|_| self.len(index))?)?;
+        let segments = self.ready(index)?.part(range).segments().clone();
         Ok(InputPin(Pinned { segments, _contract: self.contract() }))
     }
 
@@ -290,17 +297,21 @@ impl Incoming {
     fn locations(&mut self, index: usize, range: Range<usize>) -> Result<Locations, Error> {
         let access = self.access;
         let buffer = &mut self.work_mut().buffers[index];
-        if let Some(input) = buffer.forward(&range, access)? {
-            return Ok(Locations::from_iter([Location::Forwarded(input)]));
-        }
-        if buffer.direction == Direction::In {
-            self.make_ready(index)?;
-        }
-        Ok(location::part(&self.work().buffers[index].locations(self.origin())?, range))
+        let locations = match buffer.forward(&range, access)? {
+            Some(input) => Locations::from_iter([Location::Forwarded(input)]),
+            None => {
+                if buffer.direction == Direction::In {
+                    self.make_ready(index)?;
+                }
+                location::part(&self.work().buffers[index].locations(self.origin())?, range)
+            }
+        };
+        self.work_mut().buffers[index].owe();
+        Ok(locations)
     }
 
     /// Overlays a buffer of the server's own, filled already, on element `element` of input buffer `index`, instead of
-    /// making that element ready.
+    /// making that element ready. [`Incoming::set_actual`] still has to say how many bytes came.
     ///
     /// # Errors
     /// There is no such input buffer or element.
@@ -312,7 +323,7 @@ impl Incoming {
     }
 
     /// Links data in a device's own memory to element `element` of input buffer `index`, instead of making that element
-    /// ready.
+    /// ready. [`Incoming::set_actual`] still has to say how many bytes came.
     ///
     /// # Errors
     /// There is no such input buffer or element, no memory for a host buffer, or the device's transfer failed.
@@ -330,19 +341,22 @@ impl Incoming {
 
     fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
         self.buffer(index, Direction::In)?;
-        let element = self.work_mut().buffers[index].elements.get_mut(element);
+        let buffer = &mut self.work_mut().buffers[index];
+        let element = buffer.elements.get_mut(element);
         match &mut element.ok_or_else(|| missing(index, Direction::In, false))?.transfer {
             Transfer::Located(located) => located.supply(supply),
             Transfer::In(input) => supply.put_in(input)?,
             Transfer::Forwarded(input) => input.supply_own(supply)?,
             Transfer::Out(_) | Transfer::None(_) => {}
         }
+        buffer.owe();
         Ok(())
     }
 
-    /// Says how many bytes of buffer `index` were really passed. Until then the number is 0: without this call an input
-    /// delivers nothing, even if it was filled and the reply is a success. The client finds the number in
-    /// [`ReplyBuffer::actual`](crate::ReplyBuffer::actual), and has no other means to see that less came than it asked for.
+    /// Says how many bytes of buffer `index` were really passed, as [`Incoming::fill`] does by itself. The client finds the number
+    /// in [`ReplyBuffer::actual`](crate::ReplyBuffer::actual), and has no other means to see that less came than it asked for. A
+    /// server that has made an input ready, overlaid or forwarded it says the number, even if it is 0, before it replies with
+    /// success.
     ///
     /// # Errors
     /// There is no such buffer, or it is shorter.
@@ -353,10 +367,24 @@ impl Incoming {
 
     /// Replies. After a success the outputs' buffers are the client's again, or the server's for good, and the inputs' data is
     /// delivered when the client takes the reply; after a failure nothing has been passed.
+    ///
+    /// A success is made a failure, [`Error::Untold`], if an input was made ready, overlaid or forwarded, and was not told how many
+    /// bytes of it came.
     pub fn reply(mut self, result: Result<(), ServerError>) {
         let arguments = &self.work().arguments;
-        let error = result.err().map(|error| arguments.refusal(&error).unwrap_or(Error::Server(error)));
+        let error = match result {
+            Ok(()) => self.untold(),
+            Err(error) => Some(arguments.refusal(&error).unwrap_or(Error::Server(error))),
+        };
         self.finish(error);
+    }
+
+    /// The server's mistake, if it has not said how much of an input came.
+    fn untold(&self) -> Option<Error> {
+        let buffer = self.work().buffers.iter().position(WorkBuffer::is_owed)?;
+        let error = Error::Untold { buffer };
+        telemetry::mistaken(self.client(), self.service, &error);
+        Some(error)
     }
 
     /// Replies with success now, and keeps the outputs until the result is dropped.

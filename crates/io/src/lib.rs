@@ -53,7 +53,7 @@ pub use completions::Completions;
 pub use contract::Fragment;
 pub use element::{Element, In, Out, Shared};
 pub use error::{Error, Failed};
-pub use incoming::{Anticipated, Incoming};
+pub use incoming::{Anticipated, Filled, Incoming};
 pub use interface::Interface;
 pub use limits::Limits;
 pub use pending::Pending;

@@ -81,6 +81,12 @@ impl Outgoing {
             Outcome::Ok { argument, .. } => work.arguments.set_reply(argument),
             // There was room.
             Outcome::ArgumentTooLong { len } if len <= room => Err(Error::ArgumentTooLong { len, room }),
+            Outcome::Untold { buffer: index }
+                if work.buffers.get(index).is_none_or(|buffer| buffer.direction != Direction::In) =>
+            {
+                let is_other = index < work.buffers.len();
+                Err(Error::NoSuchBuffer { index, direction: Direction::In, is_other })
+            }
             _ => Ok(()),
         }
     }

@@ -84,8 +84,8 @@ impl Service {
 /// fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
 ///     let mut text = request.output(0)?.to_vec();
 ///     text.make_ascii_uppercase();
-///     let len = request.ready(1)?.copy_from(&text);
-///     Ok(request.set_actual(1, len)?)
+///     request.fill(1, |room| room.copy_from(&text))?;
+///     Ok(())
 /// }
 /// ```
 ///

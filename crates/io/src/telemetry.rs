@@ -14,7 +14,7 @@ mod counters;
 
 use crate::counts::Counts;
 use crate::work::Work;
-use crate::{Client, Error, RequestId};
+use crate::{Client, Error, RequestId, ServiceId};
 
 /// How a thread has waited for replies at a channel.
 #[derive(Debug, Clone, Copy)]
@@ -116,6 +116,12 @@ pub(crate) fn departed(server: &str, client: &Client, wrong: Option<&str>) {
             tracing::warn!(server, client = client.name, pid = client.pid, wrong, "client cut off")
         }
     }
+}
+
+/// A server of this process has made a mistake with a client's request, which fails by it.
+pub(crate) fn mistaken(client: &Client, service: ServiceId, error: &Error) {
+    #[cfg(feature = "tracing")]
+    tracing::warn!(client = client.name, pid = client.pid, service = service.0, %error, "server's mistake");
 }
 
 /// A client of this process asks a server to let a request go.

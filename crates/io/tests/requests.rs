@@ -6,6 +6,7 @@
 mod abort;
 mod compose;
 mod failing;
+mod filling;
 mod limits;
 mod replacement;
 mod room;

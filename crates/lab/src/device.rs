@@ -91,14 +91,14 @@ impl Loop {
     fn carry(&self, sender: &Incoming, receiver: &mut Incoming) -> Result<(), ServerError> {
         let from = sender.output(0)?;
         let len = from.len().min(receiver.len(0));
-        let to = receiver.ready(0)?;
-        let rate = self.rate.lock();
-        match Bucket::new(*rate, self.opened.elapsed()) {
-            Some(bucket) => self.pace(bucket, rate.chunk(), &from.part(0..len), &to),
-            None => drop(to.copy_data(&from)),
-        }
-        drop(rate);
-        receiver.set_actual(0, len)?;
+        receiver.fill(0, |to| {
+            let rate = self.rate.lock();
+            match Bucket::new(*rate, self.opened.elapsed()) {
+                Some(bucket) => self.pace(bucket, rate.chunk(), &from.part(0..len), &to),
+                None => drop(to.copy_data(&from)),
+            }
+            len
+        })?;
         Ok(())
     }
 

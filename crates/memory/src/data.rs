@@ -268,10 +268,11 @@ impl<'r> DataMut<'r> {
         done
     }
 
-    /// Stores `byte` into all bytes.
-    pub fn fill(&self, byte: u8) {
+    /// Stores `byte` into all bytes; returns how many there are.
+    pub fn fill(&self, byte: u8) -> usize {
         // SAFETY: writable for `'r`, and referenced by nobody, as the maker of this has promised.
         self.segments.iter().for_each(|segment| unsafe { segment.fill(byte) });
+        self.len()
     }
 
     /// Reads from `offset` of a file on, until all bytes are filled or the file ends; returns how many bytes were read.

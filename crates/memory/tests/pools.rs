@@ -174,7 +174,7 @@ fn a_chunk_is_zeroed_and_its_neighbours_are_not(machine: Machine) {
     }
     let space = machine.space(2);
     let chunks: Vec<_> = (0..3).map(|_| space.system_buffer(4096).unwrap()).collect();
-    chunks.iter().for_each(|chunk| chunk.data().fill(0xee));
+    chunks.iter().for_each(|chunk| assert_eq!(chunk.data().fill(0xee), chunk.len()));
     assert_eq!(chunks[1].zero_around(100..300), 4096 - 200);
     let mut expected = vec![0; 4096];
     expected[100..300].fill(0xee);

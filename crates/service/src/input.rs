@@ -9,6 +9,38 @@ use zerocopy::IntoBytes;
 use crate::output::uneven;
 use crate::{Output, PlainData};
 
+/// How many bytes of an input are to be passed, which the reply reports. Only one [`Input`] changes it, so that no order is needed.
+#[derive(Debug)]
+pub(crate) struct Actual(AtomicUsize);
+
+/// No values were appended, and the memory was not asked for: none are to be passed. Memory is never so long.
+const NONE: usize = usize::MAX;
+/// The method has asked for the memory, and has yet to say how many values are to be passed.
+const OWED: usize = usize::MAX - 1;
+
+impl Actual {
+    pub(crate) const fn none() -> Self {
+        Self(AtomicUsize::new(NONE))
+    }
+
+    /// The number of bytes; none where the method has not said it, as it had to.
+    pub(crate) fn told(&self) -> Option<usize> {
+        match self.0.load(Ordering::Relaxed) {
+            NONE => Some(0),
+            OWED => None,
+            bytes => Some(bytes),
+        }
+    }
+
+    fn owe(&self) {
+        let _ = self.0.compare_exchange(NONE, OWED, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn tell(&self, bytes: usize) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
 /// What a method of a server gets for an argument `&mut [T]`: memory to be filled with values for the client.
 ///
 /// Shape: room for `len()` values of plain data, in memory that becomes the client's, as the argument's scheme says. What is
@@ -17,13 +49,12 @@ use crate::{Output, PlainData};
 #[derive(Debug)]
 pub struct Input<'r, T = u8> {
     data: DataMut<'r>,
-    /// Bytes to be passed, which the reply reports. Only this value changes it, so that no order is needed.
-    actual: &'r AtomicUsize,
+    actual: &'r Actual,
     item: PhantomData<fn(T)>,
 }
 
 impl<'r, T: PlainData> Input<'r, T> {
-    pub(crate) fn new(data: DataMut<'r>, actual: &'r AtomicUsize) -> Result<Self, String> {
+    pub(crate) fn new(data: DataMut<'r>, actual: &'r Actual) -> Result<Self, String> {
         uneven::<T>(data.len()).map_or(Ok(Self { data, actual, item: PhantomData }), Err)
     }
 
@@ -39,7 +70,7 @@ impl<'r, T: PlainData> Input<'r, T> {
 
     /// How many values will be passed: all up to the one that was appended last.
     pub fn actual(&self) -> usize {
-        self.actual.load(Ordering::Relaxed) / size_of::<T>()
+        self.actual.told().unwrap_or(0) / size_of::<T>()
     }
 
     /// Says how many values will be passed, of those that were stored through [`Input::data`].
@@ -49,7 +80,7 @@ impl<'r, T: PlainData> Input<'r, T> {
     pub fn set_actual(&mut self, count: usize) {
         let len = self.len();
         assert!(count <= len, "{count} values are to be passed, and there is room for {len}");
-        self.actual.store(count * size_of::<T>(), Ordering::Relaxed);
+        self.actual.tell(count * size_of::<T>());
     }
 
     /// Appends `values` to what will be passed, as many as there is room for; returns how many.
@@ -69,13 +100,15 @@ impl<'r, T: PlainData> Input<'r, T> {
     }
 
     /// All of the memory, for what [`DataMut`] can do with it, such as to fill it from a file; [`Input::set_actual`] then says
-    /// how many values are to be passed.
+    /// how many values are to be passed. A method that returns without that has made a mistake, and the call fails by
+    /// [`genie_io::Error::Untold`].
     pub fn data(&self) -> &DataMut<'r> {
+        self.actual.owe();
         &self.data
     }
 
     /// What has not been appended to.
     fn rest(&self) -> DataMut<'_> {
-        self.data.part(self.actual.load(Ordering::Relaxed)..self.data.len())
+        self.data.part(self.actual.told().unwrap_or(0)..self.data.len())
     }
 }

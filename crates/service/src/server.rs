@@ -5,14 +5,13 @@
 //! Trust: a request may come from a client that knows nothing of types. Whatever does not fit the method is refused before the
 //! method is called.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use genie_io::{Incoming, ServerError};
 use genie_memory::Direction;
 use serde::Serialize;
 
 use crate::call::{ERR, OK};
 use crate::codec::{Bytes, Decode, Encode, Serde, ensure_empty};
+use crate::input::Actual;
 use crate::signature::{LONGEST, Method};
 use crate::{Input, Output, PlainData, ROOM};
 
@@ -36,7 +35,7 @@ fn serve<const N: usize, C: Encode<R>, R, E: Serialize>(
     check(incoming, &directions)?;
     let inputs = (0..N).filter(|index| directions[*index] == Direction::In);
     inputs.clone().try_for_each(|index| incoming.ready(index).map(drop))?;
-    let actual = [const { AtomicUsize::new(0) }; N];
+    let actual = [const { Actual::none() }; N];
     let result = method(&Taken { incoming, actual: &actual })?;
     let mut encoded = Bytes::new();
     match &result {
@@ -56,10 +55,9 @@ fn serve<const N: usize, C: Encode<R>, R, E: Serialize>(
             "the method's result takes {len} bytes, and a result may take {ROOM}; more is to be passed by an argument `&mut [u8]`"
         )));
     }
-    if result.is_ok() {
-        for index in inputs {
-            incoming.set_actual(index, actual[index].load(Ordering::Relaxed))?;
-        }
+    for index in inputs {
+        let told = if result.is_ok() { actual[index].told() } else { Some(0) };
+        told.map_or(Ok(()), |bytes| incoming.set_actual(index, bytes))?;
     }
     Ok(incoming.set_argument(&encoded)?)
 }
@@ -81,8 +79,8 @@ fn check(incoming: &Incoming, directions: &[Direction]) -> Result<(), ServerErro
 #[derive(Debug)]
 pub struct Taken<'r, const N: usize> {
     incoming: &'r Incoming,
-    /// Bytes passed in each input.
-    actual: &'r [AtomicUsize; N],
+    /// What is passed in each input.
+    actual: &'r [Actual; N],
 }
 
 impl<'r, const N: usize> Taken<'r, N> {

@@ -1,6 +1,6 @@
 //! Bulk arguments: slices, buffers, and what is done with them.
 
-use genie::service::{Error, Reply};
+use genie::service::{Error, Input, Reply};
 use genie::{Interface, Scheme, ServerHandle};
 
 use zerocopy::FromBytes;
@@ -153,4 +153,31 @@ fn migrant_buffers_go_and_come() {
         let came = reply.take_migrant().expect("a buffer");
         assert!(came.len() == LEN && came.iter().all(|byte| *byte == 5));
     });
+}
+
+mod forgetful {
+    #[genie::service]
+    pub(super) trait Forgetful {
+        fn fill(&self, says: Option<u64>, bytes: &mut [u8]);
+    }
+}
+
+#[test]
+fn a_method_that_takes_the_memory_and_never_says_how_much_it_has_filled_fails() {
+    let genie = interface();
+    let server = forgetful::ForgetfulServer::from_fn(|says: Option<u64>, mut bytes: Input<'_>| {
+        bytes.data().fill(9);
+        says.into_iter().for_each(|says| bytes.set_actual(says as usize));
+    });
+    let served = serve(&genie, server);
+    let forgetful = forgetful::ForgetfulClient::new(&genie, served.server.clone()).expect("a client");
+    let mut bytes = [7; 100];
+    let failed = forgetful.fill(None, &mut bytes).send().unwrap_err();
+    assert_eq!(failed.error, Error::Genie(genie::Error::Untold { buffer: 0 }));
+    assert_eq!(bytes, [7; 100]);
+    for says in [0, 10] {
+        let reply = forgetful.fill(Some(says as u64), &mut bytes).send().unwrap();
+        assert_eq!(reply.actual(), says);
+    }
+    assert_eq!((bytes[..10].to_vec(), bytes[10]), (vec![9; 10], 7));
 }

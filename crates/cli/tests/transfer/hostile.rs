@@ -79,8 +79,7 @@ fn list(request: &mut Incoming, attributes: Attributes, names: &[&str]) {
     let entry = |name: &&str| [&attributes.to_bytes()[..], &[name.len() as u8], name.as_bytes()].concat();
     let bytes: Vec<u8> = names.iter().flat_map(entry).collect();
     request.set_argument(&[0]).unwrap();
-    request.ready(0).unwrap().copy_from(&bytes);
-    request.set_actual(0, bytes.len()).unwrap();
+    request.fill(0, |room| room.copy_from(&bytes)).unwrap();
 }
 
 fn serve(place: &Place, lie: Lie) -> Running {

@@ -123,6 +123,28 @@ pub(crate) fn every_byte_arrives_and_no_other_changes(t: &Scene) {
     }
 }
 
+/// Once, nothing was passed, and the client was told of a success.
+pub(crate) fn a_success_without_a_length_is_a_failure(t: &Scene) {
+    for scheme in strong_native() {
+        for slice in slices(t) {
+            let what = format!("{scheme} into {slice:?}");
+            let (mut buffer, before) = filled(t);
+            let pending = submit_in(t, scheme, &mut buffer[slice.clone()]);
+            t.holder().write(pending.id(), 0, &pattern(fresh_seed(), slice.len()));
+            t.holder().reply(pending.id());
+            let error = failed(pending).error;
+            assert!(matches!(error, Error::Untold { buffer: 0 } | Error::Server(_)), "{what}: {error}");
+            same(&buffer, &before, format_args!("{what}: filled, and no length said"));
+            // A server that has nothing leaves the input alone.
+            let pending = submit_in(t, scheme, &mut buffer[slice]);
+            t.holder().reply(pending.id());
+            assert_eq!(replied(pending).actual(), 0, "{what}: left alone");
+            same(&buffer, &before, format_args!("{what}: left alone"));
+            is_usable(&mut buffer);
+        }
+    }
+}
+
 pub(crate) fn less_may_arrive_than_was_asked_for(t: &Scene) {
     let granule = t.setup().granule();
     for scheme in strong_native() {

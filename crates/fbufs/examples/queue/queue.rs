@@ -48,11 +48,11 @@ fn put(request: &Incoming, bytes: &mut VecDeque<u8>) -> Result<(), ServerError> 
 
 fn take(request: &mut Incoming, bytes: &mut VecDeque<u8>) -> Result<(), ServerError> {
     let len = request.len(0).min(bytes.len());
-    let room = request.ready(0)?;
-    let (first, second) = bytes.as_slices();
-    let first = &first[..len.min(first.len())];
-    room.copy_from(first);
-    room.part(first.len()..len).copy_from(&second[..len - first.len()]);
+    request.fill(0, |room| {
+        let (first, second) = bytes.as_slices();
+        let first = &first[..len.min(first.len())];
+        room.copy_from(first) + room.part(first.len()..len).copy_from(&second[..len - first.len()])
+    })?;
     bytes.drain(..len);
-    Ok(request.set_actual(0, len)?)
+    Ok(())
 }

@@ -288,6 +288,7 @@ impl Remote {
                 let room = request.work().arguments.room;
                 request.fail(Error::ArgumentTooLong { len, room });
             }
+            Outcome::Untold { buffer } => request.fail(Error::Untold { buffer }),
             Outcome::Dropped => request.fail(Error::Dropped),
             Outcome::Panicked { message } => request.fail(Error::Panicked { message: message.to_owned() }),
             Outcome::Refused(refusal) => request.fail(refused(refusal)),

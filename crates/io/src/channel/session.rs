@@ -372,6 +372,9 @@ fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {
         Error::ArgumentTooLong { len, .. } => {
             let _ = ReplyWriter::begin(body, slot, Outcome::ArgumentTooLong { len: *len });
         }
+        Error::Untold { buffer } => {
+            let _ = ReplyWriter::begin(body, slot, Outcome::Untold { buffer: *buffer });
+        }
         Error::Server(error) => {
             encode(body, slot, work, Outcome::Failed { code: error.code, message: &error.message });
         }

@@ -21,7 +21,18 @@ pub(crate) struct WorkBuffer {
     /// The client, in another process, says that it copies most of the data; or the kernel copies all of it.
     pub(crate) is_copied: bool,
     pub(crate) actual: usize,
+    told: Told,
     pub(crate) elements: SmallVec<[WorkElement; 1]>,
+}
+
+/// Whether the server has said how many bytes were passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// It need not: none were.
+    Nothing,
+    /// It has to, since it may have had the input filled.
+    Owed,
+    Said,
 }
 
 /// One of a buffer's elements.
@@ -235,7 +246,7 @@ impl WorkBuffer {
     /// A buffer without elements yet.
     #[inline]
     pub(crate) fn new(direction: Direction) -> Self {
-        Self { direction, is_copied: false, actual: 0, elements: SmallVec::new() }
+        Self { direction, is_copied: false, actual: 0, told: Told::Nothing, elements: SmallVec::new() }
     }
 
     /// What the client gets.
@@ -254,8 +265,25 @@ impl WorkBuffer {
         if actual > len {
             return Err(genie_passing::Error::TooLong { actual, len }.into());
         }
-        self.actual = actual;
+        (self.actual, self.told) = (actual, Told::Said);
         Ok(())
+    }
+
+    /// Notes that the server is about to have an input filled, so that it has to say how much came, if it has not.
+    pub(crate) fn owe(&mut self) {
+        if self.direction == Direction::In && self.told == Told::Nothing {
+            self.told = Told::Owed;
+        }
+    }
+
+    /// Forgets how much the server has said.
+    pub(crate) fn unfill(&mut self) {
+        (self.actual, self.told) = (0, Told::Owed);
+    }
+
+    /// Whether the server has yet to say how much came.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.told == Told::Owed
     }
 
     /// Whether most of the data is copied, as far as is known: an input is still to be delivered.

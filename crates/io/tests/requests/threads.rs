@@ -58,8 +58,7 @@ impl Server for Echo {
 fn serve(mut request: Incoming) {
     let mut bytes = request.output(0).expect("an output").to_vec();
     bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
-    request.ready(1).expect("an input").copy_from(&bytes);
-    request.set_actual(1, bytes.len()).expect("as many as were asked for");
+    request.fill(1, |room| room.copy_from(&bytes)).expect("an input");
     request.reply(Ok(()));
 }
 

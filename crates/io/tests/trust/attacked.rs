@@ -56,9 +56,7 @@ impl AttackedServer {
     /// Fills input buffer 0 of the first kept request with bytes, and replies.
     pub(crate) fn fill(&self, byte: u8) {
         let (mut request, _) = self.kept().remove(0);
-        request.ready(0).expect("an input").fill(byte);
-        let len = request.len(0);
-        request.set_actual(0, len).expect("its own length");
+        request.fill(0, |room| room.fill(byte)).expect("an input");
         request.reply(Ok(()));
     }
 

@@ -213,6 +213,7 @@ impl Raw {
                 Outcome::Dropped => "dropped".to_owned(),
                 Outcome::Panicked { message } => format!("panicked: {message}"),
                 Outcome::Refused(_) => "refused".to_owned(),
+                Outcome::Untold { buffer } => format!("untold: {buffer}"),
                 Outcome::ArgumentTooLong { len } => format!("an argument of {len} bytes"),
             }),
             other => Some(format!("{other:?}")),

@@ -33,8 +33,7 @@ impl Server for Late {
 
     fn request(&self, mut request: Incoming) {
         std::thread::sleep(PATIENCE * 8);
-        request.ready(0).expect("memory").fill(SPOILT[0]);
-        request.set_actual(0, request.len(0)).expect("its own length");
+        request.fill(0, |room| room.fill(SPOILT[0])).expect("memory");
         request.reply(Ok(()));
     }
 
@@ -84,7 +83,7 @@ impl Server for Failover {
                 let asked = self.interface.request(then, SOURCE).input(input).argument(&DATA[..1]);
                 assert_eq!(asked.send().expect("a reply").actual(), len);
             }
-            None => request.ready(0).expect("memory").fill(DATA[0]),
+            None => assert_eq!(request.ready(0).expect("memory").fill(DATA[0]), len),
         }
         request.set_actual(0, len).expect("its own length");
         request.reply(Ok(()));

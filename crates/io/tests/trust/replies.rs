@@ -46,6 +46,10 @@ const WRONG: &[Wrong] = &[
     }),
     ("half a reply", |server, _| server.push(Kind::Reply as u8, &[0; 7])),
     ("a kind that there is not", |server, _| server.push(200, &[0; 20])),
+    ("an input that there is not", |server, slot| server.reply(slot, Outcome::Untold { buffer: 1 }, &[])),
+    ("an output that it would have had to fill", |server, slot| {
+        server.reply(slot, Outcome::Untold { buffer: 0 }, &[]);
+    }),
     ("a reply that is long", |server, _| server.push(Kind::Reply as u8, &[255; 2000])),
 ];
 

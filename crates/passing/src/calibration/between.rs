@@ -55,7 +55,9 @@ pub(super) fn measure(space: &Space, pair: Pair, effort: Effort, samples: &mut C
             difference(
                 pair,
                 effort,
-                |copies, turn| written_by(if copies || turn % 2 == 0 { &system } else { &client }),
+                |copies, turn| {
+                    written_by(if copies || turn % 2 == 0 { &system } else { &client });
+                },
                 |copies, turn| {
                     if copies {
                         client.copy_data(&system);

@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
         let data = system.data();
         let (_, copyin) = timed(|| data.copy_from(&self.buffer));
         let (_, copyout) = timed(|| data.copy_to(&mut self.buffer));
-        let ((), zero) = timed(|| data.fill(0));
+        let (_, zero) = timed(|| data.fill(0));
         let ((), deallocate) = timed(|| drop(system));
         samples.zero.points.push((len, zero));
         samples.copyin.points.push((len, copyin));

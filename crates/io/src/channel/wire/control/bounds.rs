@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The version of the layout of the handshake, which never changes.
 pub const HANDSHAKE_VERSION: u16 = 1;
 /// The newest version that this code speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The longest message, in bytes.
 pub const MAX_MESSAGE: usize = 64 << 10;
 /// The most descriptors of a message.

@@ -15,6 +15,7 @@ const DROPPED: u8 = 2;
 const REFUSED: u8 = 3;
 const PANICKED: u8 = 4;
 const ARGUMENT_TOO_LONG: u8 = 5;
+const UNTOLD: u8 = 6;
 
 /// What came of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +47,11 @@ pub enum Outcome<'a> {
     ArgumentTooLong {
         /// The argument's length, not 0; one of more than 4 GiB is told as 4 GiB less 1.
         len: usize,
+    },
+    /// The server replied with success, and did not say how much of an input came that it had made ready.
+    Untold {
+        /// The input's index; whether the request has it is still to be checked.
+        buffer: usize,
     },
 }
 
@@ -116,6 +122,7 @@ impl<'b> ReplyWriter<'b> {
             Outcome::ArgumentTooLong { len } => {
                 body.part(&head(ARGUMENT_TOO_LONG, false, 0, len.min(u32::MAX as usize)));
             }
+            Outcome::Untold { buffer } => body.part(&head(UNTOLD, false, 0, buffer)),
             Outcome::Dropped => body.part(&head(DROPPED, false, 0, 0)),
             Outcome::Refused(refusal) => {
                 let code = refusal.limit as i32;
@@ -222,6 +229,7 @@ impl<'a> Outcome<'a> {
                 Ok(Self::Panicked { message })
             }
             (ARGUMENT_TOO_LONG, 0, 0, 1..) => Ok(Self::ArgumentTooLong { len: detail }),
+            (UNTOLD, 0, 0, ..MAX_BUFFERS) => Ok(Self::Untold { buffer: detail }),
             (DROPPED, 0, 0, 0) => Ok(Self::Dropped),
             (REFUSED, 0, 1..=4, 24) => Refusal::read(code, cursor).map(Self::Refused),
             (status, anticipated, ..) => Err(Malformed::new(

@@ -227,7 +227,7 @@ fn a_reply_that_contradicts_itself_is_malformed() {
     let mut good = Body::new();
     ReplyWriter::begin(&mut good, SLOT, Outcome::Ok { anticipated: true, argument: &[] });
     decode_reply(&good).unwrap();
-    for (at, byte) in [(8, 1), (8, 2), (8, 3), (8, 5), (8, 6), (9, 2), (10, 1), (12, 1), (16, 1)] {
+    for (at, byte) in [(8, 1), (8, 2), (8, 3), (8, 5), (8, 7), (9, 2), (10, 1), (12, 1), (16, 1)] {
         let mut body = good.to_vec();
         body[at] = byte;
         assert!(decode_reply(&body).is_err(), "byte {at} as {byte}");
@@ -238,6 +238,12 @@ fn a_reply_that_contradicts_itself_is_malformed() {
     decode_reply(&short).unwrap();
     short[16] = 0;
     decode_reply(&short).expect_err("there is always room for no bytes");
+    let mut untold = Body::new();
+    ReplyWriter::begin(&mut untold, SLOT, Outcome::Untold { buffer: MAX_BUFFERS - 1 });
+    let mut untold = untold.to_vec();
+    decode_reply(&untold).unwrap();
+    untold[16..20].copy_from_slice(&(MAX_BUFFERS as u32).to_le_bytes());
+    decode_reply(&untold).expect_err("no request has so many buffers");
     let mut text = Body::new();
     ReplyWriter::begin(&mut text, SLOT, Outcome::Failed { code: 0, message: "ab" });
     let mut text = text.to_vec();
@@ -293,7 +299,7 @@ fn arguments() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn outcomes() -> impl Strategy<Value = (u8, bool, i32, String, [u64; 3])> {
-    (0u8..7, any::<bool>(), any::<i32>(), any::<String>(), any::<[u64; 3]>())
+    (0u8..8, any::<bool>(), any::<i32>(), any::<String>(), any::<[u64; 3]>())
 }
 
 fn outcome(seed: &(u8, bool, i32, String, [u64; 3])) -> Outcome<'_> {
@@ -306,6 +312,7 @@ fn outcome(seed: &(u8, bool, i32, String, [u64; 3])) -> Outcome<'_> {
         3 => Outcome::Refused(Refusal { limit: Limit::Bytes, asked, pending, allowed }),
         4 => Outcome::Panicked { message },
         5 => Outcome::ArgumentTooLong { len: asked.clamp(1, u32::MAX.into()) as usize },
+        6 => Outcome::Untold { buffer: (asked % MAX_BUFFERS as u64) as usize },
         _ => Outcome::Refused(Refusal { limit: Limit::Requests, asked, pending, allowed }),
     }
 }

@@ -1,0 +1,73 @@
+//! Filling: how a server brings data into an input, and says how much.
+
+use genie_memory::DataMut;
+
+use super::Incoming;
+use crate::Error;
+
+/// What a closure returns that fills an input: how many bytes it has filled, or why it has failed.
+pub trait Filled {
+    /// Why it has failed.
+    type Error: From<Error>;
+
+    /// The number of bytes.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn filled(self) -> Result<usize, Self::Error>;
+}
+
+impl Filled for usize {
+    type Error = Error;
+
+    fn filled(self) -> Result<usize, Error> {
+        Ok(self)
+    }
+}
+
+impl<E: From<Error>> Filled for Result<usize, E> {
+    type Error = E;
+
+    fn filled(self) -> Self {
+        self
+    }
+}
+
+impl Incoming {
+    /// Makes input buffer `index` ready, has `fill` store data into it, from its beginning on, and tells the client how many
+    /// bytes came, as `fill` says. Returns that number.
+    ///
+    /// ```
+    /// # use genie_io::{Incoming, ServerError};
+    /// fn greet(request: &mut Incoming) -> Result<(), ServerError> {
+    ///     request.fill(0, |room| room.copy_from(b"hello"))?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// `fill` may fail, and the input is unfilled then, whatever was stored. The error comes back, for the server to reply with:
+    ///
+    /// ```
+    /// # use genie_io::{Incoming, ServerError};
+    /// fn load(request: &mut Incoming, file: &std::fs::File) -> Result<usize, ServerError> {
+    ///     request.fill(0, |room| room.read_file(file, 0).map_err(ServerError::from))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Incoming::ready`]; what `fill` returns; or `fill` says more than there is. Once `fill` was called, a server
+    /// that replies with success all the same says first by [`Incoming::set_actual`] how many bytes came, such as 0.
+    pub fn fill<F: Filled>(
+        &mut self,
+        index: usize,
+        fill: impl FnOnce(DataMut<'_>) -> F,
+    ) -> Result<usize, F::Error> {
+        let data = self.ready(index)?;
+        let filled = fill(data).filled();
+        let buffer = &mut self.work_mut().buffers[index];
+        buffer.unfill();
+        let actual = filled?;
+        buffer.set_actual(actual)?;
+        Ok(actual)
+    }
+}
