@@ -12,8 +12,8 @@
 //! [`Holder`](holder::Holder), keeps each request until a promise says what is to be done with it. An adapter that has data in
 //! memory of its own has devices, too ([`Servers::with_devices`]).
 //!
-//! A report is no proof. Data is as long as the buffers of a configuration: 80 KiB with granules of 4 KiB, 6 MiB with huge ones, so
-//! what a server does to longer data is seen in a configuration with huge granules only. Nothing is promised of those who get what
+//! A report is no proof. Data is at most 2 MiB long with granules of 4 KiB, 80 KiB where a server's buffers are its own, and 6 MiB with
+//! huge granules, so what a server does to longer data is not seen. A server has to keep that much. Nothing is promised of those who get what
 //! is being put. A report ends even if a server never returns from a request, but a thread that is inside it is left behind; a
 //! subject that never returns from being opened, and a promise that is a test of its own ([`Subject::hold`]), wait.
 //!

@@ -97,6 +97,7 @@ macro_rules! each_promise {
         stored {
             what_is_put_comes_back: stored::what_is_put_comes_back, "§1.1.2, §2.1", [Store];
             what_is_got_is_all_there_is: stored::all_of_it_comes_and_no_more, "§1.1.2, §2.1.2", [Store];
+            long_data_comes_back: stored::long_data_comes_back, "§1.1.2, §2.1", [Store];
             the_length_said_is_that_of_the_data: stored::the_length_that_is_said_is_that_of_the_data, "§7.2", [Store];
             output_is_read_before_the_reply: stored::output_is_read_before_the_reply, "§2.1.2, §7.2", [Store];
             output_is_that_of_the_request: stored::output_is_that_of_the_request, "§2.1.2", [Store];

@@ -57,7 +57,8 @@ type Naming = dyn Fn(&str) -> Vec<u8> + Send + Sync;
 impl Store {
     /// Says how a server keeps bytes: `put` keeps output buffer 0 under the name that `argument` makes an argument of, over what
     /// was kept there before if that was not longer; `get` fills input buffer 0 with it, as much as fits, and fails if there is
-    /// nothing of that name.
+    /// nothing of that name. Up to 2 MiB are put, or as much as the server's own buffers have where the configuration has such
+    /// ([`Buffering::Pooled`]).
     pub fn new(
         server: ServerHandle,
         put: ServiceId,

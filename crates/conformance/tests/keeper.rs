@@ -33,6 +33,7 @@ pub(crate) enum Wrong {
     SeesOneElement,
     RefusesNoBytes,
     CutsNamesShort,
+    FlipsABitOfLongData,
     NeverReturns,
 }
 
@@ -119,6 +120,7 @@ impl Keeper {
             Some(Wrong::LeavesTheLastByteOut) => {
                 bytes.pop();
             }
+            Some(Wrong::FlipsABitOfLongData) if bytes.len() > 100_000 => bytes[70_000] ^= 1,
             Some(Wrong::SeesOneElement) => bytes.truncate(places.first().map_or(0, |(_, len)| *len)),
             Some(Wrong::RefusesNoBytes) if bytes.is_empty() => return Err(ServerError::new("no bytes")),
             _ => {}

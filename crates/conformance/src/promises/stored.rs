@@ -1,6 +1,7 @@
 //! What a server does with its clients' buffers: it reads all of an output until it replies and not afterwards, stores into inputs
 //! only, until it replies, says how much, and ends each request.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +12,13 @@ use genie_io::{Error, Failed, In, Out, Reply, Request};
 use genie_passing::Scheme;
 use genie_passing::model::Allocation;
 
-use super::schemes::{filled, is_strong, migrant, slices, strong_native, weak_native};
+use super::schemes::{buffer_len, filled, is_strong, migrant, slices, strong_native, weak_native};
 use crate::bytes::{pattern, same};
 use crate::setup::fresh_seed;
-use crate::{POOLED, Scene};
+use crate::{Buffering, POOLED, Scene};
 
+/// Data that is put is at most so long.
+const LONGEST: usize = 2 << 20;
 /// What lies in a buffer before an input.
 const BEFORE: u8 = 0x5a;
 
@@ -49,6 +52,17 @@ impl Scene {
         let actual = self.get(name, In::copy(&mut found)).actual();
         assert_eq!(actual, bytes.len(), "{what}: the length that is said");
         same(&found, bytes, what);
+    }
+
+    /// Compares what comes into memory that is given away.
+    #[track_caller]
+    fn brings(&self, name: &str, scheme: Scheme, bytes: &[u8], what: impl std::fmt::Display) {
+        let mut reply = self.get(name, self.input(scheme, bytes.len()));
+        assert_eq!(reply.actual(), bytes.len(), "{what}: the length that is said");
+        match reply.take_migrant() {
+            Some(region) => same(&region, bytes, what),
+            None => same(&reply.take_buffer().expect("the buffer")[..bytes.len()], bytes, what),
+        }
     }
 
     /// An output of these bytes in memory that is given away.
@@ -124,13 +138,23 @@ pub(super) fn all_of_it_comes_and_no_more(t: &Scene) {
             same(&buffer, &expected, &what);
         }
         for scheme in weak_native().chain(migrant()) {
-            let what = format!("{scheme} of {} bytes", bytes.len());
-            let mut reply = t.get(&name(bytes.len()), t.input(scheme, bytes.len()));
-            assert_eq!(reply.actual(), bytes.len(), "{what}: the length that is said");
-            match reply.take_migrant() {
-                Some(region) => same(&region, &bytes, &what),
-                None => same(&reply.take_buffer().expect("the buffer")[..bytes.len()], &bytes, &what),
-            }
+            t.brings(&name(bytes.len()), scheme, &bytes, format_args!("{scheme} of {} bytes", bytes.len()));
+        }
+    }
+}
+
+/// Data longer than the buffers of other promises; of what a server takes and gives in pieces, the pieces come together.
+pub(super) fn long_data_comes_back(t: &Scene) {
+    let random = RandomState::new().build_hasher().finish() as usize;
+    let mut lens = [(64 << 10) + 1, 100_001, (1 << 20) + 13, (64 << 10) + random % (LONGEST - (64 << 10))];
+    lens.sort_unstable();
+    // A server's own buffers are no longer.
+    let is_possible = |len: &usize| t.setup().buffering == Buffering::Customized || *len <= buffer_len(t);
+    for len in lens.into_iter().filter(is_possible) {
+        for scheme in Scheme::ALL {
+            let bytes = pattern(fresh_seed(), len);
+            t.put(&name(len), t.output(scheme, &bytes));
+            t.brings(&name(len), scheme, &bytes, format_args!("{scheme} of {len} bytes"));
         }
     }
 }
