@@ -15,6 +15,8 @@ pub enum Verdict {
     Kept,
     /// It was broken; this was seen.
     Broken(String),
+    /// It was broken by not going on; this was seen. The thread in which it was tried is left behind, with what it holds.
+    Stuck(String),
     /// It does not concern the subject, for this reason.
     NotApplicable(String),
     /// The machine cannot try it, for this reason.
@@ -38,7 +40,7 @@ impl Finding {
     fn not_tried(&self) -> Option<(String, &str)> {
         match &self.verdict {
             Verdict::NotTried(why) | Verdict::NotOpened(why) => Some((self.setup.to_string(), why)),
-            Verdict::Kept | Verdict::Broken(_) | Verdict::NotApplicable(_) => None,
+            Verdict::Kept | Verdict::Broken(_) | Verdict::Stuck(_) | Verdict::NotApplicable(_) => None,
         }
     }
 }
@@ -63,12 +65,12 @@ impl Report {
     /// Prints the report, and says SKIP of what could not be tried.
     ///
     /// # Panics
-    /// A promise was broken, or none was kept: none concerns the subject, or it was never opened. It is no panic if the machine has
-    /// not what any of the configurations needs.
+    /// A promise was broken; none was kept; or a configuration in which the subject was opened once did not open another time. It is
+    /// no panic if the machine has not what a configuration needs.
     #[track_caller]
     pub fn assert_kept(&self) {
         println!("{self}");
-        let broken = self.count(|verdict| matches!(verdict, Verdict::Broken(_)));
+        let broken = self.count(|verdict| matches!(verdict, Verdict::Broken(_) | Verdict::Stuck(_)));
         assert_eq!(broken, 0, "{self}");
         let mut not_tried = BTreeMap::<_, usize>::new();
         for reason in self.findings.iter().filter_map(Finding::not_tried) {
@@ -79,6 +81,18 @@ impl Report {
             skip(&format!("{}, {setup} ({count} of {all} promises)", self.subject), why);
         }
         assert!(self.is_enough(), "{self}: no promise was kept");
+        if let Some(finding) = self.findings.iter().find(|finding| self.is_gone(finding)) {
+            panic!("{self}: in {}, it was opened for some promises and not for others", finding.setup);
+        }
+    }
+
+    /// Whether the subject was not opened, though it was in the same configuration: the machine has what it needs.
+    fn is_gone(&self, finding: &Finding) -> bool {
+        let was_opened = |other: &Finding| {
+            let is_so = !matches!(other.verdict, Verdict::NotTried(_) | Verdict::NotOpened(_));
+            other.setup == finding.setup && is_so
+        };
+        matches!(finding.verdict, Verdict::NotOpened(_)) && self.findings.iter().any(was_opened)
     }
 
     /// Whether a promise was kept, or the machine could try none.
@@ -93,7 +107,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kept => f.write_str("kept"),
-            Self::Broken(seen) => write!(f, "BROKEN: {seen}"),
+            Self::Broken(seen) | Self::Stuck(seen) => write!(f, "BROKEN: {seen}"),
             Self::NotApplicable(why) => write!(f, "not applicable: {why}"),
             Self::NotTried(why) => write!(f, "not tried: {why}"),
             Self::NotOpened(why) => write!(f, "not opened: {why}"),
@@ -146,5 +160,12 @@ mod tests {
         ] {
             assert_eq!(report(&verdicts).is_enough(), is_enough, "{verdicts:?}");
         }
+    }
+
+    /// A server that died while the first promise was tried passed: all others were skipped.
+    #[test]
+    #[should_panic(expected = "it was opened for some promises and not for others")]
+    fn a_subject_that_opens_once_must_open_again() {
+        report(&[Verdict::Kept, Verdict::NotOpened("connection refused".to_owned())]).assert_kept();
     }
 }

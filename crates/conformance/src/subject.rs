@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use genie_io::{Interface, Limits};
 use genie_memory::Space;
@@ -16,6 +16,9 @@ use crate::promises::PROMISES;
 use crate::report::{Finding, Report, Verdict};
 use crate::scene::{PATIENCE, Scene, Servers};
 use crate::setup::{Setup, interface};
+
+/// In how many parts the time is looked at for which a promise may not go on.
+const SLICES: u32 = 10;
 
 /// How long a server may take to let a request go before the client goes on, where promises are tried.
 pub const GRACE: Duration = Duration::from_millis(20);
@@ -76,17 +79,30 @@ impl<'s> Subject<'s> {
     /// request for 10 s more than the subject's patience, a carrier's for 60 s more.
     pub fn find(&self, promise: &'static Promise, setup: Setup) -> Finding {
         let verdict = match caught(|| self.scene_for(promise, setup)) {
-            Ok(Ok(scene)) => watched(promise, scene).map_or_else(Verdict::Broken, |()| Verdict::Kept),
+            Ok(Ok(scene)) => watched(promise, scene),
             Ok(Err(verdict)) => verdict,
             Err(said) => Verdict::Broken(format!("before it was tried: {said}")),
         };
         Finding { promise, setup, verdict }
     }
 
-    /// Tries all promises in each of these configurations.
+    /// Tries all promises in each of these configurations; where a thread was left behind, no more of them: it may hold what the
+    /// others need.
     pub fn report(&self, setups: &[Setup]) -> Report {
-        let each = PROMISES.iter().flat_map(|promise| setups.iter().map(move |setup| (promise, *setup)));
-        let findings = each.map(|(promise, setup)| self.find(promise, setup)).collect();
+        let mut findings = Vec::<Finding>::new();
+        for (promise, &setup) in
+            PROMISES.iter().flat_map(|promise| setups.iter().map(move |setup| (promise, setup)))
+        {
+            let is_stuck =
+                |found: &Finding| found.setup == setup && matches!(found.verdict, Verdict::Stuck(_));
+            findings.push(match findings.iter().any(is_stuck) {
+                true => {
+                    let verdict = Verdict::NotTried("a thread was left behind before".to_owned());
+                    Finding { promise, setup, verdict }
+                }
+                false => self.find(promise, setup),
+            });
+        }
         Report { subject: self.name.clone(), findings }
     }
 
@@ -106,31 +122,29 @@ impl<'s> Subject<'s> {
     }
 }
 
-/// Tries a promise in a thread of its own, or tells what is wrong. Threads cannot be ended, so one that does not go on is left.
-fn watched(promise: &'static Promise, scene: Scene) -> Result<(), String> {
+/// Tries a promise in a thread of its own. Threads cannot be ended, so one that does not go on is left.
+fn watched(promise: &'static Promise, scene: Scene) -> Verdict {
     let (uses, allowed) = (scene.uses(), scene.longest_wait());
     let (sender, found) = channel();
     // Nobody receives what a thread that was left behind finds.
-    let thread = thread::spawn(move || drop(sender.send(held(promise, scene))));
-    let (mut before, mut since) = (0, Instant::now());
-    loop {
-        match found.recv_timeout(allowed / 10) {
-            Ok(held) => {
-                // It ends: nothing follows what it has sent.
-                let _ = thread.join();
-                return held;
+    if let Err(error) = thread::Builder::new().spawn(move || drop(sender.send(held(promise, scene)))) {
+        return Verdict::NotTried(format!("no thread: {error}"));
+    }
+    let (mut before, mut idle) = (0, 0);
+    // Counted, not timed: the program may have been stopped meanwhile.
+    while idle < SLICES {
+        match found.recv_timeout(allowed / SLICES) {
+            Ok(held) => return held.map_or_else(Verdict::Broken, |()| Verdict::Kept),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Verdict::Broken("its thread ended without a word".to_owned());
             }
-            // What a panic left has panicked when it was dropped.
-            Err(RecvTimeoutError::Disconnected) => return thread.join().map_err(|panic| said(&*panic)),
             Err(RecvTimeoutError::Timeout) => {}
         }
         let now = uses.load(Ordering::Relaxed);
-        if now != before {
-            (before, since) = (now, Instant::now());
-        } else if since.elapsed() > allowed {
-            return Err(format!("it has not gone on for {allowed:?}; a thread of its own is left behind"));
-        }
+        idle = if now == before { idle + 1 } else { 0 };
+        before = now;
     }
+    Verdict::Stuck(format!("it has not gone on for {allowed:?}; a thread of its own is left behind"))
 }
 
 /// Tries a promise, or tells what a panic said. The scene's end is apart: two panics at a time would end the process.
@@ -141,7 +155,14 @@ fn held(promise: &Promise, scene: Scene) -> Result<(), String> {
 
 /// What comes of it, or what a panic said.
 fn caught<T>(act: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(act)).map_err(|panic| said(&*panic))
+    catch_unwind(AssertUnwindSafe(act)).map_err(|panic| {
+        let said = said(&*panic);
+        // Dropping it may panic, and so may dropping what that panic leaves.
+        if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(another);
+        }
+        said
+    })
 }
 
 /// What a panic said.

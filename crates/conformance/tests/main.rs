@@ -21,7 +21,9 @@ fn plain(buffering: Buffering) -> Setup {
 #[track_caller]
 fn breaks(subject: Subject<'_>, setup: Setup, name: &str, what: &str) {
     match subject.patience(Duration::from_millis(50)).find(promise(name), setup).verdict {
-        Verdict::Broken(seen) => assert!(seen.contains(what), "{name} is broken, but not by {what}: {seen}"),
+        Verdict::Broken(seen) | Verdict::Stuck(seen) => {
+            assert!(seen.contains(what), "{name} is broken, but not by {what}: {seen}")
+        }
         verdict => panic!("{what} went unnoticed: {name} is {verdict}"),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use genie_conformance::{Buffering, Servers, Setup, Store, Subject, Verdict};
 use genie_io::ServerHandle;
@@ -74,7 +75,7 @@ fn a_subject_that_panics_breaks_the_promises_it_was_tried_on() {
         Subject::new("a server whose panic panics when it is dropped", |interface, setup| {
             Ok(Servers::in_process(interface, setup).settling(|| panic_any(PanicsAtItsEnd)))
         });
-    breaks(leaves_a_panic, plain(Buffering::Customized), "elements_are_one_buffer", "it panics at its end");
+    breaks(leaves_a_panic, plain(Buffering::Customized), "elements_are_one_buffer", "a panic without words");
 }
 
 struct PanicsAtItsEnd;
@@ -88,13 +89,16 @@ impl Drop for PanicsAtItsEnd {
 /// A server in the client's process has the client's thread.
 #[test]
 fn a_server_that_never_lets_its_client_go_on_is_found_out() {
-    let subject = subject(Some(Wrong::NeverReturns));
+    let never_returns = || subject(Some(Wrong::NeverReturns));
     breaks(
-        subject,
+        never_returns(),
         plain(Buffering::Customized),
         "elements_are_one_buffer",
         "thread of its own is left behind",
     );
+    let report = never_returns().patience(Duration::from_millis(50)).report(&[plain(Buffering::Customized)]);
+    let stuck = report.findings().iter().filter(|finding| matches!(finding.verdict, Verdict::Stuck(_)));
+    assert_eq!(stuck.count(), 1, "the others are not tried: {report}");
 }
 
 #[test]

@@ -13,27 +13,32 @@ use crate::{Output, PlainData};
 #[derive(Debug)]
 pub(crate) struct Actual(AtomicUsize);
 
-/// No values were appended, and the memory was not asked for: none are to be passed. Memory is never so long.
-const NONE: usize = usize::MAX;
-/// The method has asked for the memory, and has yet to say how many values are to be passed.
-const OWED: usize = usize::MAX - 1;
+/// Beside the number of bytes, which is never so large: the method has asked for the memory, and has yet to say how many values
+/// are to be passed.
+const OWED: usize = 1 << (usize::BITS - 1);
 
 impl Actual {
     pub(crate) const fn none() -> Self {
-        Self(AtomicUsize::new(NONE))
+        Self(AtomicUsize::new(0))
     }
 
     /// The number of bytes; none where the method has not said it, as it had to.
     pub(crate) fn told(&self) -> Option<usize> {
-        match self.0.load(Ordering::Relaxed) {
-            NONE => Some(0),
-            OWED => None,
-            bytes => Some(bytes),
-        }
+        let told = self.0.load(Ordering::Relaxed);
+        (told & OWED == 0).then_some(told)
+    }
+
+    /// The number of bytes as far as it was told.
+    fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed) & !OWED
     }
 
     fn owe(&self) {
-        let _ = self.0.compare_exchange(NONE, OWED, Ordering::Relaxed, Ordering::Relaxed);
+        self.0.fetch_or(OWED, Ordering::Relaxed);
+    }
+
+    fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn tell(&self, bytes: usize) {
@@ -70,7 +75,7 @@ impl<'r, T: PlainData> Input<'r, T> {
 
     /// How many values will be passed: all up to the one that was appended last.
     pub fn actual(&self) -> usize {
-        self.actual.told().unwrap_or(0) / size_of::<T>()
+        self.actual.bytes() / size_of::<T>()
     }
 
     /// Says how many values will be passed, of those that were stored through [`Input::data`].
@@ -87,7 +92,7 @@ impl<'r, T: PlainData> Input<'r, T> {
     pub fn append(&mut self, values: &[T]) -> usize {
         let count = values.len().min(self.len() - self.actual());
         self.rest().copy_from(values[..count].as_bytes());
-        self.set_actual(self.actual() + count);
+        self.actual.add(count * size_of::<T>());
         count
     }
 
@@ -95,13 +100,13 @@ impl<'r, T: PlainData> Input<'r, T> {
     pub fn append_output(&mut self, values: &Output<'_, T>) -> usize {
         let count = values.len().min(self.len() - self.actual());
         self.rest().copy_data(values.data());
-        self.set_actual(self.actual() + count);
+        self.actual.add(count * size_of::<T>());
         count
     }
 
     /// All of the memory, for what [`DataMut`] can do with it, such as to fill it from a file; [`Input::set_actual`] then says
-    /// how many values are to be passed. A method that returns without that has made a mistake, and the call fails by
-    /// [`genie_io::Error::Untold`].
+    /// how many values are to be passed, those that were appended before included. A method that returns without that has made a
+    /// mistake, even if it appends, and the call fails by [`genie_io::Error::Untold`].
     pub fn data(&self) -> &DataMut<'r> {
         self.actual.owe();
         &self.data
@@ -109,6 +114,6 @@ impl<'r, T: PlainData> Input<'r, T> {
 
     /// What has not been appended to.
     fn rest(&self) -> DataMut<'_> {
-        self.data.part(self.actual.told().unwrap_or(0)..self.data.len())
+        self.data.part(self.actual.bytes()..self.data.len())
     }
 }

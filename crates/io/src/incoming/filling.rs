@@ -45,7 +45,7 @@ impl Incoming {
     /// }
     /// ```
     ///
-    /// `fill` may fail, and the input is unfilled then, whatever was stored. The error comes back, for the server to reply with:
+    /// `fill` may fail or panic, and the input is unfilled then, whatever was stored. The error comes back, for the server to reply with:
     ///
     /// ```
     /// # use genie_io::{Incoming, ServerError};
@@ -53,6 +53,9 @@ impl Incoming {
     ///     request.fill(0, |room| room.read_file(file, 0).map_err(ServerError::from))
     /// }
     /// ```
+    ///
+    /// Bytes up to the number that `fill` returns that were not stored are whatever was there: of this client's, or, in a pool of the
+    /// server's own, perhaps another client's.
     ///
     /// # Errors
     /// As [`Incoming::ready`]; what `fill` returns; or `fill` says more than there is. Once `fill` was called, a server
@@ -62,11 +65,15 @@ impl Incoming {
         index: usize,
         fill: impl FnOnce(DataMut<'_>) -> F,
     ) -> Result<usize, F::Error> {
-        let data = self.ready(index)?;
-        let filled = fill(data).filled();
+        self.ready(index)?;
         let buffer = &mut self.work_mut().buffers[index];
+        // Whether `fill` fails or panics, nothing that was said before is true any more.
         buffer.unfill();
-        let actual = filled?;
+        let room = buffer.input();
+        let (len, actual) = (room.len(), fill(room).filled()?);
+        if actual > len {
+            return Err(Error::from(genie_passing::Error::TooLong { actual, len }).into());
+        }
         buffer.set_actual(actual)?;
         Ok(actual)
     }

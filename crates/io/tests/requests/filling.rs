@@ -1,5 +1,7 @@
 //! Filling inputs: in one call, and what becomes of servers that never say how much they have filled.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use genie_conformance::holder::Device;
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
@@ -66,6 +68,20 @@ const WAYS: &[Way] = &[
         |request| {
             assert_eq!(request.fill(1, |room| store(&room)), Ok(4));
             request.fill(1, |room| break_off(&room)).expect_err("it fails");
+            Ok(())
+        },
+        untold,
+    ),
+    (
+        "panicked after a success, which the server hides",
+        |request| {
+            assert_eq!(request.fill(1, |room| store(&room)), Ok(4));
+            let fill = |room: DataMut<'_>| -> usize {
+                store(&room);
+                // No report by the hook.
+                resume_unwind(Box::new("half-way"))
+            };
+            catch_unwind(AssertUnwindSafe(|| drop(request.fill(1, fill)))).expect_err("it panics");
             Ok(())
         },
         untold,
