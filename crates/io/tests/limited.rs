@@ -18,6 +18,8 @@ use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory::{FETCH, Memory, STORE};
 use genie_io::{In, Interface, Out, ServerHandle};
 use genie_passing::Scheme;
+use genie_sys::{Arena, GranuleKind, Object};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use cgroup::Cgroup;
 
@@ -120,6 +122,13 @@ fn where_addresses_are_limited_data_passes_both_ways() {
     assert_eq!(ends(limited(), limited(), 64), [Some(0), Some(0)]);
 }
 
+/// Once, the remedy was more mappings.
+#[test]
+fn where_addresses_are_used_up_the_error_names_their_limit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    assert_eq!(end(&mut run(&mut Command::new(binary()), "no addresses", folder.path(), 64)), Some(0));
+}
+
 /// Only memfds can be sealed, so that a peer may map them: without them, the error says so. Once, it advised huge pages.
 #[test]
 fn without_memfd_create_the_error_names_the_filter() {
@@ -174,6 +183,7 @@ fn process() {
         "server" => serve(&directory),
         "client" => client(&directory, len),
         "refused" => refused(),
+        "no addresses" => no_addresses(),
         "no memfd" => {
             let error = Interface::open().map(drop).expect_err("no memory can be shared").to_string();
             assert!(error.contains("memfd_create") && error.contains("seccomp"), "{error}");
@@ -202,6 +212,18 @@ fn client(directory: &Directory, len: usize) {
     };
     for scheme in [Scheme::EmulatedCopy, Scheme::Copy, Scheme::EmulatedShare, Scheme::Share] {
         pass(&genie, &server, scheme, len);
+    }
+}
+
+fn no_addresses() {
+    let (arena, object) = (Arena::reserve(2 * MIB), Object::create(GranuleKind::Base, 2 * MIB));
+    let (arena, object) = (arena.expect("addresses"), object.expect("an object"));
+    let usual = getrlimit(Resource::As);
+    setrlimit(Resource::As, Rlimit { current: Some(0), ..usual }).expect("a limit");
+    let errors = [arena.map(0, &object, 0, 2 * MIB), arena.map_unfilled(0, &object, 0, 2 * MIB)];
+    setrlimit(Resource::As, usual).expect("the usual limit");
+    for error in errors.map(|mapped| mapped.expect_err("no addresses").to_string()) {
+        assert!(error.contains("`ulimit -v`"), "{error}");
     }
 }
 

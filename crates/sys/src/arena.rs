@@ -27,6 +27,7 @@ use std::os::fd::AsFd;
 use std::sync::Weak;
 
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::fork::Placed;
 use crate::guard::{Guard, Registration, Replaces};
@@ -154,8 +155,7 @@ impl Arena {
         unsafe { mmap::map(at, len, rights, flags, Some((object.as_fd(), object_offset))) }.map_err(
             |errno| {
                 self.fill_hole(offset, len);
-                Error::new("mmap", format!("{len} bytes of an object"), errno)
-                    .with_remedy("free memory or raise vm.max_map_count")
+                Error::new("mmap", format!("{len} bytes of an object"), errno).with_remedy(remedy())
             },
         )?;
         self.dont_fork(offset, len);
@@ -215,8 +215,7 @@ impl Arena {
         let moved = unsafe { mmap::move_over(mapped, len, self.pointer(offset), 0) };
         moved.map_err(|errno| {
             self.fill_hole(offset, len);
-            Error::new("mremap", format!("{len} bytes of an object"), errno)
-                .with_remedy("free memory or raise vm.max_map_count")
+            Error::new("mremap", format!("{len} bytes of an object"), errno).with_remedy(remedy())
         })
     }
 
@@ -403,10 +402,18 @@ unsafe fn map_object(
     mapped.map_err(|errno| {
         let remedy = match errno {
             Errno::ACCESS | Errno::PERM => "its owner allows loads only",
-            _ => "free memory or raise vm.max_map_count",
+            _ => remedy(),
         };
         Error::new("mmap", format!("{len} bytes of an object"), errno).with_remedy(remedy)
     })
+}
+
+/// What helps where nothing more can be mapped. The kernel does not say which limit it was.
+fn remedy() -> &'static str {
+    match getrlimit(Resource::As).current {
+        Some(_) => "raise the limit on addresses (`ulimit -v`), free memory, or raise vm.max_map_count",
+        None => "free memory or raise vm.max_map_count",
+    }
 }
 
 impl Drop for Arena {
