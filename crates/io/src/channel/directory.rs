@@ -100,7 +100,7 @@ pub enum Error {
         /// What the kernel says.
         source: io::Error,
     },
-    /// The socket could not be made or asked.
+    /// The socket could not be made or asked, or this process may open no more files.
     #[error(transparent)]
     Socket(#[from] genie_sys::Error),
 }

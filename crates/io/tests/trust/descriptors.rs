@@ -27,13 +27,19 @@ const PAGE: u64 = 4096;
 const OTHER_USER: u32 = 65_534;
 
 roles! {
-    serves_with_few, serves_with_a_thousand, connects_with_few, takes_its_share_of_arenas, takes_all_arenas,
+    serves_with_few, begins_with_few, serves_with_a_thousand, connects_with_few, takes_its_share_of_arenas, takes_all_arenas,
     takes_all_there_is,
 }
 
 fn limit(most: usize) {
     let most = Some(most as u64);
     setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).expect("a lower limit");
+}
+
+/// Sets the limit, which may be raised again.
+fn allow(most: usize) {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(most as u64), maximum }).expect("a limit");
 }
 
 /// Serves, with as many descriptors left as the test says.
@@ -97,9 +103,7 @@ fn connects_with_few(ground: &mut Ground) {
     let interface = interface();
     let lowest = File::open("/dev/null").expect("a file").as_raw_fd() as usize;
     for more in 0..40 {
-        let maximum = getrlimit(Resource::Nofile).maximum;
-        let current = Some((lowest + more) as u64);
-        setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("a limit");
+        allow(lowest + more);
         match interface.connect_with(&ground.directory, HONEST, &ConnectOptions::default()) {
             Ok(_) => break,
             Err(error) => ground.say(error),
@@ -125,6 +129,36 @@ fn a_client_without_descriptors_blames_its_own_limit() {
     }
     assert!(refusals > 3, "{refusals} refusals");
     scene.survives(client);
+}
+
+/// Begins to serve with fewer descriptors than that takes, and with one more each time.
+fn begins_with_few(ground: &mut Ground) {
+    let lowest = File::open("/dev/null").expect("a file").as_raw_fd() as usize;
+    for more in 0..60 {
+        allow(lowest + more);
+        let options = ServeOptions { pool: 1 << 20, ..ServeOptions::default() };
+        let listener = Listener::bind_in(&ground.directory, SMALL, Memory::customized(), options);
+        match listener.and_then(|listener| listener.start()) {
+            Ok(_) => break,
+            Err(error) => ground.say(format!("errno {}: {error}", error.errno())),
+        }
+    }
+    ground.say("serving");
+    ground.stay();
+}
+
+/// Once, where the lock file could not be opened, the directory's permissions were blamed.
+#[test]
+fn a_server_that_cannot_begin_for_lack_of_descriptors_blames_its_own_limit() {
+    let scene = Scene::open();
+    let server = attacker!(&scene.directory, begins_with_few);
+    let refusals: Vec<_> =
+        std::iter::from_fn(|| Some(server.says()).filter(|said| said != "serving")).collect();
+    for refusal in &refusals {
+        assert!(refusal.starts_with("errno 24: ") && refusal.contains("ulimit -n"), "{refusal}");
+    }
+    assert!(refusals.iter().any(|refusal| refusal.contains("small.lock")), "{refusals:?}");
+    scene.survives(server);
 }
 
 /// Serves as a process with the usual limit.

@@ -201,7 +201,13 @@ fn remove(path: &Path, meant: Identity) {
 
 fn file_error(path: &Path, done: &'static str) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
-    move |source| Error::File { path, done, source }
+    move |source| match Errno::from_io_error(&source) {
+        // The process's lack, not the directory's fault.
+        Some(errno @ (Errno::MFILE | Errno::NFILE)) => {
+            genie_sys::Error::new("open", path.display().to_string(), errno).into()
+        }
+        _ => Error::File { path, done, source },
+    }
 }
 
 impl Identity {
