@@ -40,15 +40,22 @@ impl From<String> for ServerError {
 }
 
 impl From<Error> for ServerError {
-    /// If the client's call was wrong, the code is that of `EINVAL`; if it made too little room for the argument, of `EMSGSIZE`.
+    /// If the client's call was wrong, the code is that of `EINVAL`; if it made too little room for the argument, of `EMSGSIZE`. Of a
+    /// server that asks another one, the client learns what came of that by its number ([`Error::errno`]): that the other server is
+    /// gone, did not reply in time, or has too much pending; and the other server's own code. What else went wrong has no code.
     fn from(error: Error) -> Self {
-        match error {
+        let code = match &error {
             // The server's own mistake.
-            Error::Unmapped { .. } => Self::new(error.to_string()),
-            error @ Error::ArgumentTooLong { .. } => Self { code: error.errno(), message: error.to_string() },
-            error if error.is_misuse() => Self::misuse(error.to_string()),
-            error => Self::new(error.to_string()),
-        }
+            Error::Unmapped { .. } => 0,
+            Error::Server(error) => error.code,
+            Error::ArgumentTooLong { .. } | Error::Gone { .. } | Error::TimedOut { .. } | Error::Aborted => {
+                error.errno()
+            }
+            error if error.is_congestion() => error.errno(),
+            error if error.is_misuse() => Errno::INVAL.raw_os_error(),
+            _ => 0,
+        };
+        Self { code, message: error.to_string() }
     }
 }
 
@@ -61,5 +68,40 @@ impl From<std::io::Error> for ServerError {
 impl From<genie_sys::Error> for ServerError {
     fn from(error: genie_sys::Error) -> Self {
         Self { code: error.errno.raw_os_error(), message: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Once, all of these had no code.
+    #[test]
+    fn a_server_that_asks_another_one_passes_on_what_kind_of_error_came() {
+        let full = || ServerError { code: 28, message: "the disk is full".to_owned() };
+        for (error, kind) in [
+            (Error::gone("letters", "it hung up"), ErrorKind::ConnectionReset),
+            (Error::TimedOut { timeout: Duration::from_millis(1) }, ErrorKind::TimedOut),
+            (Error::TooMany { pending: 1, limit: 1 }, ErrorKind::WouldBlock),
+            (Error::Busy { server: "letters".to_owned(), why: String::new() }, ErrorKind::ResourceBusy),
+            (Error::Server(full()), ErrorKind::StorageFull),
+            (
+                Error::NoSuchBuffer { index: 0, direction: genie_memory::Direction::In, is_other: false },
+                ErrorKind::InvalidInput,
+            ),
+            (Error::Unmapped { service: 0, access: "read" }, ErrorKind::Other),
+            (Error::Dropped, ErrorKind::Other),
+        ] {
+            let (errno, said) = (error.errno(), error.to_string());
+            let at_client = Error::Server(ServerError::from(error));
+            assert!(at_client.to_string().contains(&said), "{at_client}");
+            if kind != ErrorKind::Other {
+                assert_eq!(at_client.errno(), errno, "{said}");
+            }
+            assert_eq!(std::io::Error::from(at_client).kind(), kind, "{said}");
+        }
     }
 }
