@@ -86,7 +86,7 @@ int uf_configure(const struct uf_settings *settings);
 //
 // Errors: EINVAL (the name is not 1 to 64 of A-Z a-z 0-9 . _ - with no dot in front; the directory of names is not the user's alone;
 // members do not answer for 10 seconds, since they are stopped or lack descriptors), ENAMETOOLONG (directory and name have more than
-// 107 bytes), EUSERS (the group has its 64 processes), EFAULT (name is NULL), ENOMEM, EMFILE.
+// 107 bytes), EUSERS (the group has its 64 processes), EFAULT (name is NULL), EAGAIN (no thread can be made), ENOMEM, EMFILE.
 //
 // Pointers: name points to a string, or is NULL.
 int uf_join(const char *name);

@@ -212,8 +212,11 @@ impl Place {
         let (stop, other) = Event::pair()?;
         let member = Member { place: Arc::clone(self), descriptor: pool.descriptor()?, stop: other };
         let thread = std::thread::Builder::new().name("fbufs group".into());
-        let thread = thread.spawn(move || member.run(role));
-        let thread = thread.map_err(|error| failed(&self.name, format!("there is no thread: {error}")))?;
+        let thread = thread.spawn(move || member.run(role)).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
+            genie_sys::Error::new("clone", "the thread of a group", errno)
+                .with_remedy("raise the limit on threads: `ulimit -u`, or pids.max of the cgroup")
+        })?;
         let socket = self.socket.clone();
         Ok(Group { pool, socket, stop, thread: Some(thread), maker: Maker::this_process() })
     }

@@ -8,6 +8,8 @@
 #[path = "../../io/tests/soak/random.rs"]
 #[allow(dead_code, reason = "another soak uses the rest")]
 mod random;
+#[path = "../../sys/tests/seccomp/mod.rs"]
+mod seccomp;
 #[path = "../../sys/tests/skip/mod.rs"]
 mod skip;
 
@@ -15,6 +17,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use genie_fbufs::{Config, Group};
+use genie_sys::Errno;
 use random::Random;
 
 const ROUNDS: usize = 60;
@@ -33,6 +36,28 @@ fn join_and_wait() {
     loop {
         std::thread::park();
     }
+}
+
+#[test]
+#[ignore = "run by the test below, in a process of its own"]
+fn join_without_threads() {
+    if std::env::var_os("GROUP_MEMBER").is_none() {
+        return;
+    }
+    seccomp::refuse(&[libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN);
+    let error = Group::join("threadless", Config { limit: 4 << 20, ..Config::default() }).unwrap_err();
+    assert_eq!(error.errno(), Errno::AGAIN, "{error}");
+    assert!(error.to_string().contains("`ulimit -u`"), "{error}");
+}
+
+/// Once, the group's name was said to be at fault.
+#[test]
+fn a_process_that_may_have_no_thread_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "join_without_threads", "--ignored", "--nocapture"]).env("GROUP_MEMBER", "1");
+    let status = program.env("GENIE_RUNTIME_DIR", directory.path()).status();
+    assert!(status.unwrap().success());
 }
 
 /// A living member, and what it has said.

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn uf_configure(settings: *const Settings) -> c_int {
 ///
 /// Errors: EINVAL (the name is not 1 to 64 of A-Z a-z 0-9 . _ - with no dot in front; the directory of names is not the user's alone;
 /// members do not answer for 10 seconds, since they are stopped or lack descriptors), ENAMETOOLONG (directory and name have more than
-/// 107 bytes), EUSERS (the group has its 64 processes), EFAULT (name is NULL), ENOMEM, EMFILE.
+/// 107 bytes), EUSERS (the group has its 64 processes), EFAULT (name is NULL), EAGAIN (no thread can be made), ENOMEM, EMFILE.
 ///
 /// Pointers: name points to a string, or is NULL.
 #[unsafe(no_mangle)]
