@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory::{FETCH, Memory, STORE};
-use genie_io::{In, Interface, Out, ServerHandle};
+use genie_io::{Error, In, Interface, Out, ServerHandle};
 use genie_passing::Scheme;
 use genie_sys::{Arena, GranuleKind, Object};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -70,19 +70,32 @@ fn a_buffer_that_the_cgroup_has_no_room_for_is_refused() {
     assert_eq!(cgroup.kills(), 0);
 }
 
+/// Once, mere connections had the server killed: the 38th in 64 MiB, the 101st in 256 MiB.
+#[test]
+fn clients_that_the_servers_cgroup_has_no_room_for_are_refused() {
+    let test = "clients_that_the_servers_cgroup_has_no_room_for_are_refused";
+    for limit in [32 * MIB, 64 * MIB] {
+        let Some(cgroup) = Cgroup::make(test, limit) else { return };
+        let ends = ends(within(&cgroup), Command::new(binary()), "crowd", 64);
+        assert_eq!(cgroup.kills(), 0, "{ends:?}");
+        assert_eq!(ends, [Some(0), Some(0)]);
+        println!("of {limit}: the server took {}", cgroup.peak());
+    }
+}
+
 /// Runs a server and a client that pass `len` bytes both ways by every native scheme.
 #[track_caller]
 fn passes(servers: &Cgroup, clients: &Cgroup, len: usize) {
-    let ends = ends(within(servers), within(clients), len);
+    let ends = ends(within(servers), within(clients), "client", len);
     assert_eq!((servers.kills(), clients.kills()), (0, 0), "{ends:?}");
     assert_eq!(ends, [Some(0), Some(0)]);
 }
 
 /// Runs a server and a client, and says how they end.
-fn ends(mut server: Command, mut client: Command, len: usize) -> [Option<i32>; 2] {
+fn ends(mut server: Command, mut client: Command, role: &str, len: usize) -> [Option<i32>; 2] {
     let folder = tempfile::tempdir().expect("a folder");
     let mut server = run(&mut server, "server", folder.path(), len);
-    let client = end(&mut run(&mut client, "client", folder.path(), len));
+    let client = end(&mut run(&mut client, role, folder.path(), len));
     assert!(server.try_wait().expect("the server's state").is_none(), "the server has ended");
     // The server ends with its standard input.
     drop(server.stdin.take());
@@ -98,7 +111,7 @@ fn without_madvise_fallocate_and_flock_data_passes_both_ways() {
     for errno in [libc::EPERM, libc::ENOSYS] {
         for len in [64, 4 * MIB] {
             let [server, client] = [without(&DISPENSABLE, errno), without(&DISPENSABLE, errno)];
-            assert_eq!(ends(server, client, len), [Some(0), Some(0)], "errno {errno}, {len} bytes");
+            assert_eq!(ends(server, client, "client", len), [Some(0), Some(0)], "errno {errno}, {len} bytes");
         }
     }
 }
@@ -108,7 +121,7 @@ fn without_madvise_fallocate_and_flock_data_passes_both_ways() {
 fn without_userfaultfd_and_io_uring_data_passes_both_ways() {
     let calls = [libc::SYS_userfaultfd, libc::SYS_io_uring_setup];
     let [server, client] = [without(&calls, libc::EPERM), without(&calls, libc::EPERM)];
-    assert_eq!(ends(server, client, 4 * MIB), [Some(0), Some(0)]);
+    assert_eq!(ends(server, client, "client", 4 * MIB), [Some(0), Some(0)]);
 }
 
 /// A space of the default limit does not fit there; a smaller one does.
@@ -119,7 +132,7 @@ fn where_addresses_are_limited_data_passes_both_ways() {
         program.args(["-c", "ulimit -v 4000000 && exec \"$@\"", "sh"]).arg(binary());
         program
     };
-    assert_eq!(ends(limited(), limited(), 64), [Some(0), Some(0)]);
+    assert_eq!(ends(limited(), limited(), "client", 64), [Some(0), Some(0)]);
 }
 
 /// Once, the remedy was more mappings.
@@ -182,6 +195,7 @@ fn process() {
     match set(ROLE).as_str() {
         "server" => serve(&directory),
         "client" => client(&directory, len),
+        "crowd" => crowd(&directory, len),
         "refused" => refused(),
         "no addresses" => no_addresses(),
         "no memfd" => {
@@ -202,17 +216,47 @@ fn serve(directory: &Directory) {
 
 fn client(directory: &Directory, len: usize) {
     let genie = Interface::open().expect("an interface");
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let server = loop {
-        match genie.connect_with(directory, NAME, &ConnectOptions::default()) {
-            Ok(server) => break server,
-            Err(error) => assert!(Instant::now() < deadline, "{error}"),
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
+    let server = reach(&genie, directory);
     for scheme in [Scheme::EmulatedCopy, Scheme::Copy, Scheme::EmulatedShare, Scheme::Share] {
         pass(&genie, &server, scheme, len);
     }
+}
+
+/// Connects to the server as soon as that can be.
+fn reach(genie: &Interface, directory: &Directory) -> ServerHandle {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        match connect(genie, directory) {
+            Ok(server) => return server,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn connect(genie: &Interface, directory: &Directory) -> Result<ServerHandle, Error> {
+    genie.connect_with(directory, NAME, &ConnectOptions::default())
+}
+
+/// Connects until it is refused: those that were not are served, and one that leaves makes room for another.
+fn crowd(directory: &Directory, len: usize) {
+    let genie = Interface::open().expect("an interface");
+    let mut servers = vec![reach(&genie, directory)];
+    let refused = loop {
+        match connect(&genie, directory) {
+            Ok(server) => servers.push(server),
+            Err(error) => break error,
+        }
+    };
+    eprintln!("{} connections: {refused}", servers.len());
+    assert!(
+        matches!(refused, Error::Busy { .. }) && refused.to_string().contains("memory cgroup"),
+        "{refused}"
+    );
+    assert!(servers.len() > 10, "{} connections", servers.len());
+    servers.iter().for_each(|server| pass(&genie, server, Scheme::EmulatedCopy, len));
+    servers.truncate(5);
+    pass(&genie, &reach(&genie, directory), Scheme::EmulatedCopy, len);
 }
 
 fn no_addresses() {

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use genie_memory::{Mirror, Quota};
 use genie_ring::{Bells, Ends, Record, Side};
-use genie_sys::GranuleKind;
 use genie_sys::event::Event;
 use genie_sys::poll::{Poller, Ready};
 use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
+use genie_sys::{GranuleKind, cgroup};
 
 use super::arenas::{ArenaView, Arenas};
 use super::client_channel::{ClientChannel, answer, checked_lifeline, refuse};
@@ -43,7 +43,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The longest the thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// What a client may take of the memory that this process's cgroup allows, besides its rings and its pool: page tables above all.
+const TAKEN: usize = 512 << 10;
+
 const TOO_MANY: &str = "too many connections are waiting; try again later";
+const NO_ROOM: &str =
+    "the server's memory cgroup has no room for another client; raise its limit, or try again later";
 
 const LISTENER: u64 = 0;
 const ATTENTION: u64 = 1;
@@ -267,6 +272,9 @@ impl Control {
         let post = self.vacant_post().ok_or_else(|| {
             Ending::new(Reason::Busy, format!("the server has {} clients already", self.channels.len()))
         })?;
+        if cgroup::ensure_room(options.rings.bytes() + TAKEN).is_err() {
+            return Err(Ending::new(Reason::Busy, NO_ROOM));
+        }
         let peer = socket.peer().map_err(Ending::exhausted)?;
         Shares::of(&self.channels, None, peer.uid).client(socket, options.clients)?;
         let trust = shared.trust(hello.untrusted);

@@ -19,7 +19,7 @@ const ADDRESSES: usize = 1 << 40;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Bytes lent to each client (16 MiB), at most as many as the machine has; fewer where that would be more than an eighth of
-    /// what the process's memory cgroup leaves. Data that is not passed in place is put
+    /// what the process's memory cgroup leaves beyond a quarter of its limit. Data that is not passed in place is put
     /// there. Each client is lent memory of its own. Clients refuse a server whose pool and rings are longer than their
     /// [`ConnectOptions::lent`](super::ConnectOptions::lent).
     pub pool: usize,
@@ -49,7 +49,7 @@ pub struct ServeOptions {
     /// that is kept mapped is unmapped first to make room.
     pub mapped: usize,
     /// How many clients there may be (127). One user's clients may be at most three quarters of the number that other users
-    /// leave, unless the server acts as that user.
+    /// leave, unless the server acts as that user. Clients for whose rings the process's memory cgroup has no room are refused, too.
     pub clients: usize,
     /// How many of one client's requests [`Server::request`](crate::Server::request) is called with at the same time (1), and
     /// how many threads wait for requests. With 1, each client's requests are served one after the other, in their order; with
