@@ -166,7 +166,10 @@ mod forgetful {
 fn a_method_that_takes_the_memory_and_never_says_how_much_it_has_filled_fails() {
     let genie = interface();
     let server = forgetful::ForgetfulServer::from_fn(|says: Option<u64>, mut bytes: Input<'_>| {
+        // What is appended says nothing of what was stored otherwise.
+        bytes.append(&[9]);
         bytes.data().fill(9);
+        bytes.append(&[9]);
         says.into_iter().for_each(|says| bytes.set_actual(says as usize));
     });
     let served = serve(&genie, server);
