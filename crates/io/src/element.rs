@@ -141,6 +141,9 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
     /// `send` returns. Borrowed bytes are copied where the request is submitted, since the borrow then ends too early. If the
     /// request fails, the bytes of an input are unspecified: the server may have stored some.
     ///
+    /// Borrowed bytes that are so few that to name them to a server in another process would take longer are copied, and travel with the
+    /// request ([`genie_passing::CARRIED`]); the receipt says so.
+    ///
     /// An input is stored into in place only if no other bytes of the program lie on the same granules, as in a whole buffer of
     /// [`allocate`](crate::Interface::allocate); else it is done by emulated copy.
     #[inline]

@@ -220,7 +220,7 @@ impl WorkBuffer {
         match &mut element.transfer {
             Transfer::Forwarded(input) => Ok(Some(Arc::clone(input))),
             Transfer::Located(located) => located.forward(),
-            Transfer::In(_) | Transfer::Out(_) | Transfer::None(_) => Ok(None),
+            Transfer::In(_) | Transfer::Out(_) | Transfer::Carried(_) | Transfer::None(_) => Ok(None),
         }
     }
 }

@@ -167,7 +167,7 @@ impl Incoming {
         if !self.access.reads {
             return Err(Error::Unmapped { service: self.service.0, access: "read" });
         }
-        Ok(self.buffer(index, Direction::Out)?.output())
+        Ok(self.buffer(index, Direction::Out)?.output(&self.work().store))
     }
 
     /// Makes input buffer `index` ready and returns its memory, to be filled. To be called when the data is about to
@@ -196,9 +196,10 @@ impl Incoming {
     pub fn ready(&mut self, index: usize) -> Result<DataMut<'_>, Error> {
         self.require_writes()?;
         self.make_ready(index)?;
-        let buffer = &mut self.work_mut().buffers[index];
+        let Work { buffers, store, .. } = self.work_mut();
+        let buffer = &mut buffers[index];
         buffer.owe();
-        Ok(buffer.input())
+        Ok(buffer.input(store))
     }
 
     /// The memory of input buffer `index`, while other buffers are shown, too. It has no bytes before [`Incoming::ready`] was
@@ -208,7 +209,7 @@ impl Incoming {
     /// There is no such input buffer, or the service's mapping flags do not allow writing.
     pub fn input(&self, index: usize) -> Result<DataMut<'_>, Error> {
         self.require_writes()?;
-        Ok(self.buffer(index, Direction::In)?.input())
+        Ok(self.buffer(index, Direction::In)?.input(&self.work().store))
     }
 
     fn require_writes(&self) -> Result<(), Error> {
@@ -303,7 +304,8 @@ impl Incoming {
                 if buffer.direction == Direction::In {
                     self.make_ready(index)?;
                 }
-                location::part(&self.work().buffers[index].locations(self.origin())?, range)
+                let work = self.work();
+                location::part(&work.buffers[index].locations(self.origin(), &work.store)?, range)
             }
         };
         self.work_mut().buffers[index].owe();
@@ -341,13 +343,18 @@ impl Incoming {
 
     fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
         self.buffer(index, Direction::In)?;
-        let buffer = &mut self.work_mut().buffers[index];
+        let Work { buffers, store, .. } = self.work_mut();
+        let buffer = &mut buffers[index];
         let element = buffer.elements.get_mut(element);
-        match &mut element.ok_or_else(|| missing(index, Direction::In, false))?.transfer {
+        let transfer = &mut element.ok_or_else(|| missing(index, Direction::In, false))?.transfer;
+        if let Transfer::Carried(carried) = transfer {
+            *transfer = Transfer::Located(carried.supplied(store));
+        }
+        match transfer {
             Transfer::Located(located) => located.supply(supply),
             Transfer::In(input) => supply.put_in(input)?,
             Transfer::Forwarded(input) => input.supply_own(supply)?,
-            Transfer::Out(_) | Transfer::None(_) => {}
+            Transfer::Out(_) | Transfer::Carried(_) | Transfer::None(_) => {}
         }
         buffer.owe();
         Ok(())

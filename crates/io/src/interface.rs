@@ -318,7 +318,7 @@ impl Interface {
             Found::Anticipated(reply) => borrow.end(&mut reply.buffers),
             Found::Error(_) => drop(borrow),
         }
-        deliver(found, (destinations, &mut []), gave)
+        deliver(found, server, (destinations, &mut []), gave)
     }
 
     /// Waits for a reply, or aborts the request when its time is over, and if it gave buffers, waits for those. Returns the
@@ -452,7 +452,8 @@ impl Interface {
         let is_sent = match work.originate(&exchange, request.server) {
             Ok(()) => {
                 request.server.asked_by(&self.0.presence);
-                request.server.request(work, server, (request.service, access), patience)
+                let by = (self.passing(), patience);
+                request.server.request(work, server, (request.service, access), by)
             }
             Err(reason) => {
                 server.reply(work, Some(reason));
@@ -467,7 +468,7 @@ impl Interface {
             }
             return Ok((exchange, destinations, borrow));
         }
-        Err(deliver(exchange.take(), (destinations, &mut []), false)
+        Err(deliver(exchange.take(), request.server, (destinations, &mut []), false)
             .err()
             .unwrap_or_else(|| Error::Aborted.into()))
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span, SystemBuffer};
-use genie_passing::{Reason, Receipt, Spare};
+use genie_passing::{Reason, Receipt, Scheme, Spare};
 use smallvec::SmallVec;
 
 use crate::channel::PrivateBuffer;
@@ -29,6 +29,8 @@ pub(crate) enum Location {
     There(Mirror, Extents),
     /// In an input of a client in this process, whose memory is made ready when it is needed.
     Forwarded(Arc<ForwardedInput>),
+    /// In memory of this process alone, where the records brought it, or will take it from.
+    Carried(Segments),
 }
 
 /// Locations of some data, in order.
@@ -37,7 +39,9 @@ pub(crate) type Locations = SmallVec<[Location; 1]>;
 impl Location {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Here(segments) => segments.iter().map(|segment| segment.len()).sum(),
+            Self::Here(segments) | Self::Carried(segments) => {
+                segments.iter().map(|segment| segment.len()).sum()
+            }
             Self::There(_, extents) => extents.iter().map(|extent| extent.len).sum(),
             Self::Forwarded(input) => input.len(),
         }
@@ -47,6 +51,7 @@ impl Location {
     fn part(&self, range: Range<usize>) -> Self {
         match self {
             Self::Here(segments) => Self::Here(genie_memory::part(segments, range)),
+            Self::Carried(segments) => Self::Carried(genie_memory::part(segments, range)),
             Self::Forwarded(input) => Self::Here(genie_memory::part(&input.seen(), range)),
             Self::There(mirror, extents) => {
                 let mut at = 0;
@@ -113,6 +118,8 @@ enum Source {
     Client(Named),
     /// A part of the request that originated this one; that request is not replied to before this one is.
     Contract(Arc<Contract>, Locations),
+    /// An input of a client in another process, whose reply carries the data. Its bytes are the work's.
+    Carried,
 }
 
 /// Data as a client in another process names it.
@@ -124,10 +131,19 @@ impl LocatedTransfer {
         Self::from(Source::Client(Named::new()), segments, len, receipt)
     }
 
+    /// An input that its reply carries, in place of which a server has a buffer of its own.
+    pub(crate) fn carried(segments: Segments, len: usize) -> Box<Self> {
+        Self::from(Source::Carried, segments, len, Receipt::new(Scheme::Fragment))
+    }
+
+    pub(crate) fn is_carried(&self) -> bool {
+        matches!(self.origin, Source::Carried)
+    }
+
     pub(crate) fn fragment(fragment: Fragment, receipt: Receipt) -> Box<Self> {
         let Fragment { contract, locations, len, .. } = fragment;
         let mut segments = Segments::new();
-        if let [Location::Here(here)] = locations.as_slice() {
+        if let [Location::Here(here) | Location::Carried(here)] = locations.as_slice() {
             segments.extend_from_slice(here);
         }
         Self::from(Source::Contract(contract, locations), segments, len, receipt)
@@ -230,7 +246,7 @@ impl LocatedTransfer {
                 [Location::Forwarded(input)] => Some(input),
                 _ => None,
             },
-            Source::Client(_) => None,
+            Source::Client(_) | Source::Carried => None,
         }
     }
 
@@ -264,7 +280,7 @@ impl LocatedTransfer {
     /// How many requests of this process led to the request that this data belongs to.
     pub(crate) fn depth(&self) -> u32 {
         match &self.origin {
-            Source::Client(_) => 0,
+            Source::Client(_) | Source::Carried => 0,
             Source::Contract(contract, _) => contract.depth(),
         }
     }
@@ -274,7 +290,7 @@ impl LocatedTransfer {
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
         match &self.origin {
             Source::Contract(contract, _) => contract.originate(exchange, server),
-            Source::Client(_) => Ok(()),
+            Source::Client(_) | Source::Carried => Ok(()),
         }
     }
 
@@ -282,7 +298,7 @@ impl LocatedTransfer {
     pub(crate) fn fragment_locations(&self) -> &[Location] {
         match &self.origin {
             Source::Contract(_, locations) => locations,
-            Source::Client(_) => &[],
+            Source::Client(_) | Source::Carried => &[],
         }
     }
 
@@ -294,6 +310,7 @@ impl LocatedTransfer {
                 Locations::from_iter([Location::Here(self.segments.clone())])
             }
             Source::Client(named) => origin.locations(named),
+            Source::Carried => Locations::from_iter([Location::Carried(self.segments.clone())]),
         }
     }
 
@@ -305,7 +322,7 @@ impl LocatedTransfer {
         }
         for location in locations {
             match location {
-                Location::Here(here) => self.segments.extend_from_slice(here),
+                Location::Here(here) | Location::Carried(here) => self.segments.extend_from_slice(here),
                 Location::There(mirror, extents) => {
                     let mapped = mirror.map(extents, writes)?;
                     self.segments.extend_from_slice(mapped.segments());
@@ -336,7 +353,7 @@ impl LocatedTransfer {
     /// # Errors
     /// No memory, or a device's transfer failed.
     pub(crate) fn bring(&mut self, actual: usize) -> Result<(), Error> {
-        self.bring_shown(actual);
+        self.bring_shown(actual)?;
         let forwarded = self.forwarded().cloned();
         let Some(supply) = self.supply.take().map(|supply| *supply) else {
             if let Some(input) = forwarded.filter(|_| !self.segments.is_empty()) {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use genie_memory::Direction;
+use genie_passing::{Parties, Passing};
 
 use crate::channel::wire::record::{Outcome, Reply};
 use crate::exchange::{Awaited, Exchange};
@@ -63,6 +64,15 @@ impl Outgoing {
         Ok(())
     }
 
+    /// Has the outputs passed through memory that the record would carry, and cannot.
+    ///
+    /// # Errors
+    /// No memory.
+    #[cold]
+    pub(crate) fn wrap_outputs(&mut self, passing: &Passing, parties: Parties) -> Result<(), Error> {
+        self.work_mut().wrap_outputs(passing, parties)
+    }
+
     /// Notes what the reply says of the argument and the buffers.
     ///
     /// # Errors
@@ -75,6 +85,9 @@ impl Outgoing {
             let missing = || Error::NoSuchBuffer { index, direction, is_other: false };
             let noted = work.buffers.get_mut(index).ok_or_else(missing)?;
             noted.set_actual(usize::try_from(buffer.actual).map_err(|_| Error::Aborted)?)?;
+        }
+        if let Outcome::Ok { .. } = reply.outcome {
+            work.note_carried(reply.carried)?;
         }
         let room = work.arguments.room;
         match reply.outcome {

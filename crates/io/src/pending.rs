@@ -212,7 +212,7 @@ impl<'i> Pending<'i> {
         if self.is_inherited() {
             return Err(Error::Inherited.into());
         }
-        deliver(self.exchange.take(), (destinations, others), self.gave)
+        deliver(self.exchange.take(), &self.server, (destinations, others), self.gave)
     }
 }
 
@@ -237,6 +237,7 @@ impl Drop for Pending<'_> {
 /// [`Work::finish_inputs`]: crate::work::Work::finish_inputs
 pub(crate) fn deliver(
     found: Found,
+    server: &ServerHandle,
     (destinations, others): (Destinations<'_>, &mut [&mut [u8]]),
     gave: bool,
 ) -> Result<Reply, Failed> {
@@ -250,7 +251,7 @@ pub(crate) fn deliver(
     };
     let error = match work.error.take() {
         Some(error) => Some(error),
-        None => work.finish_inputs(destinations, others).err(),
+        None => work.finish_inputs(destinations, others, server).err(),
     };
     match &error {
         None => telemetry::replied(&work),

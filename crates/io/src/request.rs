@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use genie_memory::Space;
+use genie_passing::CARRIED;
 
+use crate::channel::{MAX_CARRIED, carried_room};
 use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::work::Work;
 use crate::{Error, Failed, In, Interface, Out, Pending, Reply, Returned, ServerHandle, ServiceId};
@@ -76,7 +78,9 @@ impl<E> List<E> {
         if let Some(first) = self.first.take() {
             act(first);
         }
-        self.others.drain(..).for_each(act);
+        if !self.others.is_empty() {
+            self.others.drain(..).for_each(act);
+        }
     }
 }
 
@@ -367,12 +371,33 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
 
     /// How long the request's record on a channel can be, unless its data lies in very many pieces.
     fn longest_record(&self) -> usize {
-        let elements = |buffer: &Elements<'_, '_>| match buffer {
-            Elements::Out(elements) => elements.iter().count(),
-            Elements::In(elements) => elements.iter().count(),
-        };
-        let count: usize = self.buffers.earlier.iter().chain(&self.buffers.last).map(elements).sum();
-        self.argument.len() + 128 * (1 + count)
+        let mut count = 0;
+        self.each_len(|_| count += 1);
+        self.argument.len() + 128 * (1 + count) + self.carried_room()
+    }
+
+    /// The most bytes that the records of the request and its reply may carry of elements.
+    #[inline]
+    pub(crate) fn carried_room(&self) -> usize {
+        let mut room = 0;
+        self.each_len(|len| room += if len <= CARRIED { carried_room(len) } else { 0 });
+        room.min(MAX_CARRIED)
+    }
+
+    /// How many buffers there are.
+    pub(crate) fn buffers_count(&self) -> usize {
+        self.buffers.earlier.len() + usize::from(self.buffers.last.is_some())
+    }
+
+    /// Calls `see` with the length of each element.
+    #[inline]
+    fn each_len(&self, mut see: impl FnMut(usize)) {
+        for buffer in self.buffers.earlier.iter().chain(&self.buffers.last) {
+            match buffer {
+                Elements::Out(elements) => elements.iter().for_each(|element| see(element.len())),
+                Elements::In(elements) => elements.iter().for_each(|element| see(element.len())),
+            }
+        }
     }
 
     /// Bytes in all buffers together.

@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::Instant;
 
 use genie_memory::Space;
-use genie_passing::{Parties, Preferred};
+use genie_passing::{Parties, Passing, Preferred};
 
 use crate::channel::Remote;
 use crate::client::Presence;
@@ -317,10 +317,10 @@ impl ServerHandle {
         mut work: Box<Work>,
         exchange: Arc<Exchange>,
         (service, access): (ServiceId, Access),
-        patience: Patience,
+        (passing, patience): (&Passing, Patience),
     ) -> bool {
         match &self.0 {
-            Place::There(remote) => remote.request(Outgoing::new(work, exchange, service), patience),
+            Place::There(remote) => remote.request(Outgoing::new(work, exchange, service), passing, patience),
             Place::Here(server) => {
                 match work.map_lent(access) {
                     Ok(()) => {
@@ -335,6 +335,11 @@ impl ServerHandle {
 
     pub(crate) fn abort(&self, request: RequestId) {
         either!(self, server => server.abort(request))
+    }
+
+    /// Whether memory of the client's was lost to a server in another process.
+    pub(crate) fn has_losses(&self) -> bool {
+        self.remote().is_some_and(|remote| remote.space.has_losses())
     }
 
     /// Has threads that wait for this server's replies look again: a request is over without a reply.

@@ -17,6 +17,7 @@ use genie_sys::Object;
 
 use crate::forwarded::ForwardedInput;
 use crate::location::LocatedTransfer;
+use crate::work::{Carried, Store};
 use crate::{InputPin, OutputPin};
 
 /// Begins an input into memory that the caller borrows mutably. For memory that is passed by share, the caller keeps the
@@ -46,6 +47,22 @@ impl LocatedTransfer {
         // SAFETY: mapped as in `data`, and for stores, since it is an input's. This process has no references to memory of
         // another process, to a contractor's input, or to a private buffer.
         unsafe { DataMut::new(self.segments()) }
+    }
+}
+
+impl Store {
+    /// A carried element's data, to be read.
+    pub(crate) fn data(&self, carried: &Carried) -> Data<'_> {
+        // SAFETY: the bytes stay where they are as long as the work that this store belongs to is not over, which outlives what
+        // borrows it, and the pins and fragments that keep the addresses: they hold the request's contract.
+        unsafe { Data::new(self.segments(carried)) }
+    }
+
+    /// The data of a carried input, to be filled.
+    pub(crate) fn data_mut(&self, carried: &Carried) -> DataMut<'_> {
+        // SAFETY: as above; the only references to these bytes are to atomics, and are used only before the server's code gets
+        // the request and after it has replied.
+        unsafe { DataMut::new(self.segments(carried)) }
     }
 }
 

@@ -5,6 +5,7 @@
 mod arguments;
 mod beginning;
 mod buffer;
+mod carried;
 
 use std::sync::Arc;
 
@@ -20,12 +21,15 @@ use crate::{Client, Error, Reply, ServerHandle, telemetry};
 
 use arguments::Arguments;
 pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
+pub(crate) use carried::{Carried, Store};
 
 /// A request's buffers, and its share of the limits.
 #[derive(Debug)]
 pub(crate) struct Work {
-    pub(crate) buffers: SmallVec<[WorkBuffer; 1]>,
+    pub(crate) buffers: SmallVec<[WorkBuffer; 2]>,
     pub(crate) arguments: Arguments,
+    /// The bytes of carried elements.
+    pub(crate) store: Store,
     pub(crate) error: Option<Error>,
     /// None for a request that was admitted in another process.
     admission: Option<Admission>,
@@ -54,8 +58,8 @@ impl Work {
     #[inline]
     fn new() -> Box<Self> {
         Spare::take(&SPARE).unwrap_or_else(|| {
-            let (buffers, arguments) = (SmallVec::new(), Arguments::default());
-            Box::new(Self { buffers, arguments, error: None, admission: None })
+            let (buffers, arguments, store) = (SmallVec::new(), Arguments::default(), Store::default());
+            Box::new(Self { buffers, arguments, store, error: None, admission: None })
         })
     }
 
@@ -82,9 +86,12 @@ impl Work {
     /// Ends the work: whatever is still in it is let go. Its memory is kept.
     #[inline]
     pub(crate) fn end(mut self: Box<Self>) {
-        self.buffers.iter_mut().flat_map(|buffer| &mut buffer.elements).for_each(WorkElement::end);
+        for buffer in &mut self.buffers {
+            buffer.elements.iter_mut().for_each(WorkElement::end);
+        }
         self.buffers.clear();
         self.arguments.end();
+        self.store.end();
         self.error = None;
         if let Some(admission) = &mut self.admission {
             admission.end();
@@ -101,9 +108,10 @@ impl Work {
         self.admission.as_ref().map(Admission::client)
     }
 
-    /// The work of a request that came from another process, without buffers.
-    pub(crate) fn received(argument: &[u8], room: usize) -> Box<Self> {
+    /// The work of a request that came from another process, without buffers, and with room for so many carried bytes.
+    pub(crate) fn received(argument: &[u8], room: usize, carried: usize) -> Box<Self> {
         let mut work = Self::new();
+        work.store.reserve(carried);
         work.arguments.begin(argument, room);
         work
     }
@@ -116,9 +124,11 @@ impl Work {
 
     /// Links the request to those of which it forwards parts, unless one of those is being aborted.
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
-        for element in self.buffers.iter().flat_map(|buffer| &buffer.elements) {
-            if let Transfer::Located(located) = &element.transfer {
-                located.originate(exchange, server)?;
+        for buffer in &self.buffers {
+            for element in &buffer.elements {
+                if let Transfer::Located(located) = &element.transfer {
+                    located.originate(exchange, server)?;
+                }
             }
         }
         Ok(())
@@ -152,9 +162,11 @@ impl Work {
 
     /// Runs the reply-time operations of all outputs.
     pub(crate) fn finish_outputs(&mut self, succeeded: bool) {
-        for element in self.buffers.iter_mut().flat_map(|buffer| &mut buffer.elements) {
-            if let Err(error) = element.finish_output(succeeded) {
-                self.error.get_or_insert(error);
+        for buffer in &mut self.buffers {
+            for element in &mut buffer.elements {
+                if let Err(error) = element.finish_output(succeeded) {
+                    self.error.get_or_insert(error);
+                }
             }
         }
     }
@@ -168,26 +180,30 @@ impl Work {
         &mut self,
         mut destinations: Destinations<'_>,
         others: &mut [&mut [u8]],
+        server: &ServerHandle,
     ) -> Result<(), Error> {
-        let (given, inputs) = (others.len(), || self.inputs_native());
-        if given > 0 && given > inputs() {
-            return Err(Error::TooManyDestinations { given, inputs: inputs() });
+        let (given, native) = (others.len(), || self.inputs_native());
+        if given > 0 && given > native() {
+            return Err(Error::TooManyDestinations { given, inputs: native() });
         }
         // Where the delivery of a single input fails, it has no effect.
         if self.has_several_inputs()
             && let Err(error) = self.prepare_inputs(&destinations, others)
         {
-            self.inputs().for_each(|(element, _)| element.forget_input());
+            let forget = |element: &mut WorkElement, _| {
+                element.forget_input();
+                Ok(())
+            };
+            each_input(&mut self.buffers, forget)?;
             return Err(error);
         }
         let (mut destinations, mut others) = (destinations.iter_mut(), others.iter_mut());
-        for (element, here) in self.inputs() {
+        each_input(&mut self.buffers, |element, here| {
             let own = if element.is_borrowed_input() { destinations.next() } else { None };
             let other = if element.is_native_input() { others.next() } else { None };
             let bytes = other.map(|bytes| &mut **bytes).or(own.map(|bytes| &mut **bytes));
-            element.finish_input(here, bytes)?;
-        }
-        Ok(())
+            element.finish_input(here, bytes, (&self.store, server))
+        })
     }
 
     fn inputs_native(&self) -> usize {
@@ -203,29 +219,16 @@ impl Work {
     /// Does the part of the delivery that can fail.
     fn prepare_inputs(&mut self, destinations: &[&mut [u8]], others: &[&mut [u8]]) -> Result<(), Error> {
         let (mut destinations, mut others) = (destinations.iter(), others.iter());
-        self.inputs().try_for_each(|(element, here)| {
+        each_input(&mut self.buffers, |element, here| {
             let own = if element.is_borrowed_input() { destinations.next() } else { None };
             let other = if element.is_native_input() { others.next() } else { None };
             element.prepare_input(here, other.or(own).map(|bytes| &**bytes))
         })
     }
 
-    /// The elements of all inputs, and how many bytes of each were passed.
-    fn inputs(&mut self) -> impl Iterator<Item = (&mut WorkElement, usize)> {
-        let inputs = self.buffers.iter_mut().filter(|buffer| buffer.direction == Direction::In);
-        inputs.flat_map(|buffer| {
-            let mut left = buffer.actual;
-            buffer.elements.iter_mut().map(move |element| {
-                let here = element.len().min(left);
-                left -= here;
-                (element, here)
-            })
-        })
-    }
-
     /// Whether the server had memory for what it says it has passed.
     pub(crate) fn check_inputs(&mut self) -> Result<(), Error> {
-        self.inputs().try_for_each(|(element, here)| element.check_input(here))
+        each_input(&mut self.buffers, |element, here| element.check_input(here))
     }
 
     /// Brings data of inputs that a server has elsewhere to the memory that it was shown. The client is in another process.
@@ -233,7 +236,7 @@ impl Work {
     /// # Errors
     /// No memory.
     pub(crate) fn bring(&mut self) -> Result<(), Error> {
-        self.inputs().try_for_each(|(element, here)| match &mut element.transfer {
+        each_input(&mut self.buffers, |element, here| match &mut element.transfer {
             Transfer::Located(located) => located.bring(here),
             _ => Ok(()),
         })
@@ -241,12 +244,19 @@ impl Work {
 
     /// Copies the native inputs' first bytes to `peeks`; returns how many went to each.
     pub(crate) fn peek(&mut self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
-        let native = self.inputs().filter(|(element, _)| element.is_native_input());
-        let peeked = native.zip(peeks).filter_map(|((element, here), peek)| match &mut element.transfer {
-            Transfer::In(input) => Some(input.peek(here, peek).map_err(Error::from)),
-            _ => None,
-        });
-        peeked.collect()
+        let (mut peeks, mut peeked) = (peeks.iter_mut(), Vec::new());
+        each_input(&mut self.buffers, |element, here| {
+            let peek = if element.is_native_input() { peeks.next() } else { None };
+            match (&mut element.transfer, peek) {
+                (Transfer::In(input), Some(peek)) => peeked.push(input.peek(here, peek)?),
+                (Transfer::Carried(carried), Some(peek)) => {
+                    peeked.push(carried.peek(&self.store, here, peek))
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(peeked)
     }
 
     /// The reply of completed work.
@@ -285,4 +295,21 @@ impl Work {
         let buffers = self.buffers.iter().map(buffer).collect();
         Box::new(Reply { anticipated: true, argument: self.arguments.reply.clone(), buffers })
     }
+}
+
+/// Calls `act` with the elements of all inputs, and how many bytes of each were passed, until it fails.
+#[inline]
+fn each_input(
+    buffers: &mut [WorkBuffer],
+    mut act: impl FnMut(&mut WorkElement, usize) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for buffer in buffers.iter_mut().filter(|buffer| buffer.direction == Direction::In) {
+        let mut left = buffer.actual;
+        for element in &mut buffer.elements {
+            let here = element.len().min(left);
+            left -= here;
+            act(element, here)?;
+        }
+    }
+    Ok(())
 }

@@ -86,7 +86,8 @@ impl Rules {
 
 /// The thresholds that follow from the costs: for servers in this process, and in others.
 fn measured(costs: &Costs, space: &Space) -> [Thresholds; 2] {
-    [costs, &costs.between()].map(|costs| Thresholds::derive(costs, space.granule()))
+    let [here, elsewhere] = [costs, &costs.between()].map(|costs| Thresholds::derive(costs, space.granule()));
+    [here, elsewhere.carrying()]
 }
 
 impl Passing {

@@ -8,6 +8,7 @@
 //! Source: thesis chapter 2, §7.4.
 
 pub mod calibration;
+mod carried;
 mod cost;
 mod engine;
 mod error;
@@ -26,6 +27,7 @@ mod spare;
 pub mod tables;
 mod threshold;
 
+pub use carried::Carried;
 pub use cost::{Cost, Costs, Line};
 pub use engine::Passing;
 pub use error::{Error, Refused, Result};
@@ -39,7 +41,7 @@ pub use recorder::{Column, Moment, Record, Recorder};
 pub use scheme::Scheme;
 #[doc(hidden)]
 pub use spare::Spare;
-pub use threshold::Thresholds;
+pub use threshold::{CARRIED, Thresholds};
 
 #[cfg(test)]
 #[path = "../../sys/tests/skip/mod.rs"]

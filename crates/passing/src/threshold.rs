@@ -8,7 +8,8 @@
 //! is the length at which referencing, protecting, unreferencing and reinstating cost as much as copying; below it, from the length
 //! on at which a trial is not too dear, data that stays unchanged is protected once for many outputs. t_m is the l
 //! at which copying l bytes into a granule that a server may see costs as much as zeroing the other p - l bytes of the
-//! granule that they are in.
+//! granule that they are in. For servers in other processes, all of these but that for runs and t_m are longer than what a
+//! request carries in its record ([`CARRIED`]).
 //! Source: thesis §4.1, §4.2, §4.3, §5.1.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,6 +44,9 @@ pub struct Thresholds {
     pub mapping: usize,
 }
 
+/// The longest data that a request to a server in another process carries in its record, in bytes, where the data would be copied. For
+/// data of 256 bytes, that takes about half of the time that memory of a pool takes.
+pub const CARRIED: usize = 256;
 /// What avoiding a copy must save before it is tried: avoiding it costs at most this part of what copying costs.
 const WORTH_IT: f64 = 0.75;
 /// How many copies a failed trial may cost: finding out that a client does not store into its data. The first one comes after
@@ -104,6 +108,21 @@ impl Thresholds {
             mapping: shortest(granule, zeroes, |len| {
                 costs.zero.at(granule - len) < WORTH_IT * costs.copyin.at(len)
             }),
+        }
+    }
+
+    /// The same for requests that carry short data in their records: what they carry ([`CARRIED`]) is copied, which then costs
+    /// less than anything else.
+    #[must_use]
+    pub(crate) fn carrying(self) -> Self {
+        let longer = |len: usize| len.max(CARRIED + 1);
+        Self {
+            output: longer(self.output),
+            unchanged: longer(self.unchanged),
+            held: longer(self.held),
+            input: longer(self.input),
+            input_alone: longer(self.input_alone),
+            ..self
         }
     }
 

@@ -154,6 +154,8 @@ impl Announcements {
                 Error::Elsewhere { .. } => unforwardable(link, location, NOT_OURS),
                 error => error,
             }),
+            // A server that maps memory works on a copy.
+            Location::Carried(_) => Err(unforwardable(link, location, UNSHOWN)),
             Location::Forwarded(_) => unreachable!("its memory is named as the transfer was given it"),
             Location::There(..) if self.is_silent => Err(unforwardable(link, location, UNSHOWN)),
             Location::There(mirror, extents) => {

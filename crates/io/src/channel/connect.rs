@@ -285,6 +285,7 @@ fn remote(
         is_silent: welcome.trust == Trust::Copied,
         space: space.clone(),
         spin: Spin::new(spin),
+        record_max: ends.producer.record_max(),
         bell,
         sending: Mutex::new(Sending {
             producer: ends.producer,

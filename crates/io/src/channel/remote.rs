@@ -12,8 +12,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use genie_memory::{Direction, Space};
-use genie_passing::Parties;
-use genie_passing::Preferred;
+use genie_passing::{Parties, Passing, Preferred};
 use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
 
@@ -29,8 +28,11 @@ use crate::followers::Followers;
 use crate::location::Viewer;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
-use crate::work::Transfer;
-use crate::{Error, RequestId, Service, ServiceId};
+use crate::work::{Transfer, WorkElement};
+use crate::{Error, Request, RequestId, Service, ServiceId};
+
+/// The fixed parts of a reply, at most.
+const MOST_OF_REPLY: usize = 64;
 
 /// The client's end of a channel.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub(crate) struct Remote {
     /// The client's space: it takes in the server's pool, and holds the memory of the requests.
     pub(crate) space: Space,
     pub(super) spin: Spin,
+    /// The longest record, either way.
+    pub(super) record_max: usize,
     /// The server rings it for loops that wait by descriptor.
     pub(super) bell: Event,
     pub(super) sending: Mutex<Sending>,
@@ -149,11 +153,23 @@ impl Remote {
         self.link.room.made();
     }
 
+    /// What the records of this request and its reply carry, if that is up to `room` bytes: the reply must have room for inputs beside the longest argument, while
+    /// outputs for which the request has no room are passed otherwise.
+    #[inline]
+    pub(crate) fn carries(&self, request: &Request<'_, '_, '_>, room: usize) -> Carries {
+        if self.is_silent || room == 0 {
+            return Carries::NOTHING;
+        }
+        let beside = MOST_OF_REPLY.saturating_add(request.room).saturating_add(8 * request.buffers_count());
+        Carries { outputs: true, inputs: beside.saturating_add(room) <= self.record_max }
+    }
+
     /// Sends a request. If the server's limits leave no room now, it waits as long as `patience` allows. Returns whether the
     /// request was sent; if not, the request has failed.
-    pub(crate) fn request(&self, mut request: Outgoing, patience: Patience) -> bool {
+    pub(crate) fn request(&self, mut request: Outgoing, passing: &Passing, patience: Patience) -> bool {
         if let Err(error) = request.make_ready(&self.viewer()) {
-            request.fail(error);
+            // A pool that is gone with its server is not the client's fault.
+            request.fail(if self.link.is_gone() { self.link.error().unasked() } else { error });
             return false;
         }
         loop {
@@ -169,6 +185,10 @@ impl Remote {
             let error = match refused {
                 // If the server is gone, the next look says so.
                 Refused::NoRoom(_) if self.make_room(patience) || self.link.is_gone() => continue,
+                Refused::TooLong => match request.wrap_outputs(passing, self.parties) {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                },
                 Refused::NoRoom(error) | Refused::Error(error) => error,
             };
             request.fail(error);
@@ -195,6 +215,9 @@ impl Remote {
         }
         let service = request.service.0 as u16;
         self.encode(sending, request, slot, service).map_err(Refused::Error)?;
+        if sending.body.len() > self.record_max && request.work().carries_outputs() {
+            return Err(Refused::TooLong);
+        }
         sending.push_request().map_err(|error| match error {
             PushError::Full => Refused::NoRoom(sending.table.full()),
             PushError::TooLong { len, max } => Refused::Error(Error::TooManyParts { len, max }),
@@ -218,9 +241,17 @@ impl Remote {
         let mut writer = RequestWriter::begin(body, slot, service, &arguments.request, arguments.room)?;
         let mut segments = Segments::new();
         for buffer in &request.work().buffers {
+            if let [WorkElement { transfer: Transfer::Carried(carried), .. }] = buffer.elements.as_slice() {
+                writer.carried_buffer(buffer.direction, carried.len())?;
+                continue;
+            }
             let writes = buffer.direction == Direction::In;
             writer.buffer(buffer.direction, buffer.is_copied())?;
             for element in &buffer.elements {
+                if let Transfer::Carried(carried) = &element.transfer {
+                    writer.carried_element(carried.len())?;
+                    continue;
+                }
                 segments.clear();
                 match &element.transfer {
                     Transfer::Out(output) => {
@@ -237,11 +268,13 @@ impl Remote {
                             announcements.lent(&self.link, location, writes, &mut segments)?;
                         }
                     }
-                    Transfer::Forwarded(_) | Transfer::None(_) => {}
+                    Transfer::Forwarded(_) | Transfer::Carried(_) | Transfer::None(_) => {}
                 }
                 writer.element(segments.iter().copied())?;
             }
         }
+        let work = request.work();
+        work.each_carried_output(|carried| carried.copy_to(&work.store, writer.carried(carried.len())));
         Ok(())
     }
 
@@ -317,9 +350,22 @@ impl Sending {
     }
 }
 
+/// What the records of a request and its reply carry, where it is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Carries {
+    pub(crate) outputs: bool,
+    pub(crate) inputs: bool,
+}
+
+impl Carries {
+    pub(crate) const NOTHING: Self = Self { outputs: false, inputs: false };
+}
+
 /// Why a request was not sent.
 enum Refused {
     NoRoom(Error),
+    /// The record has no room for what it would carry of outputs.
+    TooLong,
     Error(Error),
 }
 

@@ -129,11 +129,25 @@ impl Session {
     }
 
     fn found(&self, view: &mut ArenaView, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
-        let mut work = Work::received(request.argument, request.room);
+        let mut work = Work::received(request.argument, request.room, request.carried_room);
+        let mut carried = request.carried;
         for (index, buffer) in request.buffers().enumerate() {
+            let mut elements = buffer.elements();
+            if elements.len() == 1
+                && let Some(element) = elements.next().filter(Element::is_carried)
+            {
+                let data = cut(&mut carried, &element, buffer.direction);
+                work.receive_buffer(buffer.direction, buffer.is_copied, data, element.len as usize);
+                continue;
+            }
             work.add_buffer(buffer.direction);
             work.buffers[index].is_copied = buffer.is_copied || self.terms.private.is_some();
             for element in buffer.elements() {
+                if element.is_carried() {
+                    let data = cut(&mut carried, &element, buffer.direction);
+                    work.receive(buffer.direction, data, element.len as usize);
+                    continue;
+                }
                 let lent = self.element(view, &element, buffer.direction, access)?;
                 work.buffers[index].elements.push(WorkElement::located(lent));
             }
@@ -233,7 +247,10 @@ impl Session {
             }
             (_, None) => {
                 let outcome = Outcome::Ok { anticipated: false, argument: &work.arguments.reply };
-                encode(body, slot, &work, outcome);
+                let mut writer = encode(body, slot, &work, outcome);
+                work.each_carried_input(|element, here| {
+                    element.copy_carried(&work.store, writer.carried(here));
+                });
                 Kind::Reply
             }
             (_, Some(error)) => {
@@ -252,7 +269,7 @@ impl Session {
     pub(crate) fn anticipate(&self, slot: Slot, work: &Work) {
         let mut in_progress = self.in_progress.lock();
         let outcome = Outcome::Ok { anticipated: true, argument: &work.arguments.reply };
-        encode(&mut in_progress.body, slot, work, outcome);
+        let _ = encode(&mut in_progress.body, slot, work, outcome);
         // A reply that is too long becomes a failure when the server is done.
         if !in_progress.fit(slot) {
             in_progress.anticipate(slot);
@@ -355,6 +372,15 @@ impl Session {
     }
 }
 
+/// What a request carries of an element, off the front of what it carries: nothing of an input.
+#[inline]
+fn cut<'r>(carried: &mut &'r [u8], element: &Element<'_>, direction: Direction) -> &'r [u8] {
+    let here = if direction == Direction::Out { element.len as usize } else { 0 };
+    let data;
+    (data, *carried) = carried.split_at(here);
+    data
+}
+
 /// Why a request does not reach the server's code.
 enum Unfit {
     /// No honest client sends it.
@@ -376,7 +402,7 @@ fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {
             let _ = ReplyWriter::begin(body, slot, Outcome::Untold { buffer: *buffer });
         }
         Error::Server(error) => {
-            encode(body, slot, work, Outcome::Failed { code: error.code, message: &error.message });
+            let _ = encode(body, slot, work, Outcome::Failed { code: error.code, message: &error.message });
         }
         error => {
             let message = error.to_string();
@@ -385,10 +411,11 @@ fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {
     }
 }
 
-fn encode(body: &mut Body, slot: Slot, work: &Work, outcome: Outcome<'_>) {
+fn encode<'b>(body: &'b mut Body, slot: Slot, work: &Work, outcome: Outcome<'_>) -> ReplyWriter<'b> {
     let mut writer = ReplyWriter::begin(body, slot, outcome);
     for buffer in &work.buffers {
         let written = writer.buffer(buffer.actual as u64);
         written.expect("the lengths and the count are those of a request that came in a record");
     }
+    writer
 }

@@ -4,6 +4,7 @@ use genie_memory::DataMut;
 
 use super::Incoming;
 use crate::Error;
+use crate::work::Work;
 
 /// What a closure returns that fills an input: how many bytes it has filled, or why it has failed.
 pub trait Filled {
@@ -66,10 +67,11 @@ impl Incoming {
         fill: impl FnOnce(DataMut<'_>) -> F,
     ) -> Result<usize, F::Error> {
         self.ready(index)?;
-        let buffer = &mut self.work_mut().buffers[index];
+        let Work { buffers, store, .. } = self.work_mut();
+        let buffer = &mut buffers[index];
         // Whether `fill` fails or panics, nothing that was said before is true any more.
         buffer.unfill();
-        let room = buffer.input();
+        let room = buffer.input(store);
         let (len, actual) = (room.len(), fill(room).filled()?);
         if actual > len {
             return Err(Error::from(genie_passing::Error::TooLong { actual, len }).into());

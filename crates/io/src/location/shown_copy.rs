@@ -35,7 +35,7 @@ impl Viewer<'_> {
         match location {
             Location::Here(spans) => spans.iter().copied().all(is_shown),
             // `show_to` looks at the memory that this transfer was given.
-            Location::Forwarded(_) => false,
+            Location::Forwarded(_) | Location::Carried(_) => false,
             // The contractor's own client has announced these objects to the contractor.
             Location::There(..) => true,
         }
@@ -69,9 +69,15 @@ impl LocatedTransfer {
         }
         let buffer = viewer.buffer(self.len)?;
         self.map(direction == Direction::In)?;
-        if direction == Direction::Out {
-            self.receipt.copied += buffer.data().copy_data(&self.data());
-            self.receipt.reason = Some(Reason::Unshown);
+        match direction {
+            Direction::Out => {
+                self.receipt.copied += buffer.data().copy_data(&self.data());
+                self.receipt.reason = Some(Reason::Unshown);
+                buffer.ensure_kept()?;
+            }
+            // The pool's memory may hold data of other clients of this process: what the server does not fill is to be nobody's.
+            Direction::In if self.is_of_carried() => drop(buffer.data().fill(0)),
+            Direction::In => {}
         }
         self.shown = Some(Box::new(buffer));
         Ok(())
@@ -90,6 +96,10 @@ impl LocatedTransfer {
         }
     }
 
+    fn is_of_carried(&self) -> bool {
+        self.fragment_locations().iter().any(|location| matches!(location, Location::Carried(_)))
+    }
+
     /// What the server in another process works on: a copy, or the memory that a forwarded input had when this was sent; none if
     /// that is where the fragment's locations say.
     pub(crate) fn shown(&self) -> Option<Segments> {
@@ -98,12 +108,17 @@ impl LocatedTransfer {
     }
 
     /// Brings the first `actual` bytes of an input from the copy that the server has filled.
-    pub(super) fn bring_shown(&mut self, actual: usize) {
+    ///
+    /// # Errors
+    /// The server has taken the copy's memory away: what was read there is no data.
+    pub(super) fn bring_shown(&mut self, actual: usize) -> Result<(), Error> {
         if let Some(buffer) = self.shown.take() {
             let all = self.data_mut();
             let actual = actual.min(all.len());
             self.receipt.copied += all.part(0..actual).copy_data(&buffer.data().into_data());
             self.receipt.reason = Some(Reason::Unshown);
+            buffer.ensure_kept()?;
         }
+        Ok(())
     }
 }

@@ -7,7 +7,8 @@ use genie_memory::{Direction, LenderId, Migrant};
 use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 
 use super::buffer::Kept;
-use super::{Borrowings, Destinations, Transfer, Work, WorkElement};
+use super::{Borrowings, Carried, Destinations, Store, Transfer, Work, WorkElement};
+use crate::channel::Carries;
 use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::location::LocatedTransfer;
 use crate::request::Elements;
@@ -21,13 +22,14 @@ struct Way<'a> {
     is_held: bool,
     /// The interface's default scheme.
     default: Scheme,
+    carries: Carries,
 }
 
 impl Way<'_> {
     /// A server in another process is shown whole objects, and so sees no other server's pool: its own pool lends.
-    fn lent_by(&self, lender: Option<&ServerHandle>) -> Self {
-        let lender = lender.filter(|_| self.parties.server == LenderId::OWN);
-        let lender = lender.map_or(self.parties.lender, |lender| lender.parties().lender);
+    fn lent_by(&self, lender: &ServerHandle) -> Self {
+        let is_here = self.parties.server == LenderId::OWN;
+        let lender = if is_here { lender.parties().lender } else { self.parties.lender };
         Self { parties: Parties { lender, ..self.parties }, ..*self }
     }
 
@@ -49,6 +51,15 @@ trait Begin: Borrowed {
 
     /// By which scheme borrowed memory is passed, and why not by `scheme`.
     fn borrowed_by(way: &Way<'_>, scheme: Scheme, bytes: &[u8]) -> (Scheme, Option<Reason>);
+
+    /// Has the records carry the data, if that is how it is passed and there is room.
+    fn carry(
+        way: &Way<'_>,
+        store: &mut Store,
+        scheme: Scheme,
+        bytes: &[u8],
+        is_owned: bool,
+    ) -> Option<Carried>;
 
     /// Begins with borrowed memory, or with memory that the work owns until the transfer ends.
     fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8], is_owned: bool) -> Result<Transfer, Error>;
@@ -74,13 +85,22 @@ impl Begin for &[u8] {
         }
     }
 
+    fn carry(
+        way: &Way<'_>,
+        store: &mut Store,
+        scheme: Scheme,
+        bytes: &[u8],
+        is_owned: bool,
+    ) -> Option<Carried> {
+        if !way.carries.outputs {
+            return None;
+        }
+        let passed = way.passing.carry_output(scheme, &source(way, bytes, is_owned), way.parties)?;
+        Carried::output(store, passed, bytes)
+    }
+
     fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8], is_owned: bool) -> Result<Transfer, Error> {
-        let source = match (is_owned, way.is_held) {
-            (true, _) => Source::Owned(bytes),
-            (false, true) => Source::Borrowed(bytes),
-            (false, false) => Source::Native(bytes),
-        };
-        way.output(scheme, source).0
+        way.output(scheme, source(way, bytes, is_owned)).0
     }
 
     fn begin_migrant(way: &Way<'_>, scheme: Scheme, migrant: Migrant) -> (Result<Transfer, Error>, Kept) {
@@ -104,6 +124,21 @@ impl Begin for &mut [u8] {
             }
             _ => (scheme, None),
         }
+    }
+
+    fn carry(
+        way: &Way<'_>,
+        store: &mut Store,
+        scheme: Scheme,
+        bytes: &[u8],
+        is_owned: bool,
+    ) -> Option<Carried> {
+        if !way.carries.inputs {
+            return None;
+        }
+        let (target, is_borrowed) = ((bytes.as_ptr().addr(), bytes.len()), way.is_held && !is_owned);
+        let passed = way.passing.carry_input(scheme, target, is_borrowed, way.parties);
+        Carried::input(store, passed?, bytes.len())
     }
 
     fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8], _: bool) -> Result<Transfer, Error> {
@@ -162,7 +197,15 @@ impl Work {
     ) -> Destinations<'i> {
         let (passing, parties) = (request.interface.passing(), request.server.parties());
         let default = request.interface.scheme();
-        let way = Way { passing, parties, is_held: borrowings.is_some(), default };
+        let carries = match request.server.remote() {
+            Some(remote) => {
+                let room = request.carried_room();
+                self.store.reserve(room);
+                remote.carries(request, room)
+            }
+            None => Carries::NOTHING,
+        };
+        let way = Way { passing, parties, is_held: borrowings.is_some(), default, carries };
         let mut destinations = Destinations::new();
         for buffer in request.buffers.iter_mut() {
             match buffer {
@@ -200,7 +243,7 @@ impl Work {
         last.is_some_and(|element| match &element.transfer {
             Transfer::Out(output) => output.receipt().held,
             Transfer::In(input) => is_share(input.receipt().effective),
-            Transfer::Forwarded(_) | Transfer::Located(_) | Transfer::None(_) => false,
+            Transfer::Forwarded(_) | Transfer::Located(_) | Transfer::Carried(_) | Transfer::None(_) => false,
         })
     }
 
@@ -211,7 +254,14 @@ impl Work {
         element: Element<B, M>,
     ) -> Option<B> {
         let scheme = if element.is_by_default { way.default } else { element.scheme };
-        let way = &way.lent_by(element.lender.as_deref());
+        let lent;
+        let way = match element.lender.as_deref() {
+            Some(lender) => {
+                lent = way.lent_by(lender);
+                &lent
+            }
+            None => way,
+        };
         let has_failed = self.error.is_some();
         let begin = |by: Scheme, bytes: &[u8], is_owned| match has_failed {
             true => Ok(Transfer::None(scheme)),
@@ -226,18 +276,26 @@ impl Work {
                     }
                     by => by,
                 };
-                let begun = begin(by, &bytes, false).map(|transfer| note(scheme, reason, transfer));
-                self.add(scheme, begun, Kept::Nothing);
+                if !self.carry::<B>(way, (scheme, by, reason), &bytes, false) {
+                    let begun = begin(by, &bytes, false).map(|transfer| note(scheme, reason, transfer));
+                    self.add(scheme, begun, Kept::Nothing);
+                }
                 return Some(bytes);
             }
             Memory::Lasting(bytes) => {
-                let begun = begin(scheme, &bytes, true);
-                self.add(scheme, begun, Kept::Nothing);
+                if !self.carry::<B>(way, (scheme, scheme, None), &bytes, true) {
+                    let begun = begin(scheme, &bytes, true);
+                    self.add(scheme, begun, Kept::Nothing);
+                }
                 return Some(bytes);
             }
             Memory::Owned(buffer, range) => {
-                let begun = begin(scheme, &buffer[range.clone()], true);
-                self.add(scheme, begun, Kept::Buffer(buffer, range));
+                if self.carry::<B>(way, (scheme, scheme, None), &buffer[range.clone()], true) {
+                    self.last_element().kept = Kept::Buffer(buffer, range);
+                } else {
+                    let begun = begin(scheme, &buffer[range.clone()], true);
+                    self.add(scheme, begun, Kept::Buffer(buffer, range));
+                }
             }
             Memory::Migrant(migrant) if has_failed => {
                 self.add(scheme, Ok(Transfer::None(scheme)), B::keep(migrant));
@@ -254,6 +312,40 @@ impl Work {
         None
     }
 
+    /// Has the records carry the data, if that is how it is passed: for `asked`, by `scheme`, for this reason. Returns whether they do.
+    #[inline]
+    fn carry<B: Begin>(
+        &mut self,
+        way: &Way<'_>,
+        (asked, scheme, reason): (Scheme, Scheme, Option<Reason>),
+        bytes: &[u8],
+        is_owned: bool,
+    ) -> bool {
+        if self.error.is_some() {
+            return false;
+        }
+        let Some(mut carried) = B::carry(way, &mut self.store, scheme, bytes, is_owned) else { return false };
+        if let Some(reason) = reason {
+            carried.note(asked, reason);
+        }
+        let space = way.passing.space();
+        if B::DIRECTION == Direction::Out
+            && space.has_losses()
+            && let Err(lost) = space.ensure_kept(bytes.as_ptr().addr(), bytes.len())
+        {
+            // Where a server has taken memory away, what was copied is zeros, and no data.
+            self.error = Some(genie_passing::Error::from(lost).into());
+        }
+        let buffer = self.buffers.last_mut().expect("an element is added to a buffer");
+        buffer.elements.push(WorkElement { transfer: Transfer::Carried(carried), kept: Kept::Nothing });
+        true
+    }
+
+    fn last_element(&mut self) -> &mut WorkElement {
+        let last = self.buffers.last_mut().and_then(|buffer| buffer.elements.last_mut());
+        last.expect("an element has just been added")
+    }
+
     fn add(&mut self, scheme: Scheme, begun: Result<Transfer, Error>, kept: Kept) {
         let transfer = begun.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
@@ -261,6 +353,15 @@ impl Work {
         });
         let buffer = self.buffers.last_mut().expect("an element is added to a buffer");
         buffer.elements.push(WorkElement { transfer, kept });
+    }
+}
+
+/// What an output is of.
+fn source<'b>(way: &Way<'_>, bytes: &'b [u8], is_owned: bool) -> Source<'b> {
+    match (is_owned, way.is_held) {
+        (true, _) => Source::Owned(bytes),
+        (false, true) => Source::Borrowed(bytes),
+        (false, false) => Source::Native(bytes),
     }
 }
 

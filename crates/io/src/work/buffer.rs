@@ -8,11 +8,12 @@ use genie_passing::model::Allocation;
 use genie_passing::{Input, Output, Receipt, Scheme};
 use smallvec::SmallVec;
 
-use crate::Error;
+use super::{Carried, Store};
 use crate::forwarded::ForwardedInput;
 use crate::incoming::Origin;
 use crate::location::{LocatedTransfer, Location, Locations};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
+use crate::{Error, ServerHandle};
 
 /// One of a request's buffers.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub(crate) enum Transfer {
     Forwarded(Arc<ForwardedInput>),
     /// Data that was passed before, and is shown to this request's server.
     Located(Box<LocatedTransfer>),
+    /// Data that travels in the records.
+    Carried(Carried),
     /// An element of a request that was refused, or is over.
     None(Scheme),
 }
@@ -77,6 +80,7 @@ impl WorkElement {
             Transfer::In(input) => *input.receipt(),
             Transfer::Forwarded(input) => input.receipt().unwrap_or(Receipt::new(Scheme::Fragment)),
             Transfer::Located(located) => *located.receipt(),
+            Transfer::Carried(carried) => carried.receipt(),
             Transfer::None(scheme) => Receipt::new(*scheme),
         }
     }
@@ -87,8 +91,27 @@ impl WorkElement {
             Transfer::In(input) => input.len(),
             Transfer::Forwarded(input) => input.len(),
             Transfer::Located(located) => located.len(),
+            Transfer::Carried(carried) => carried.len(),
             Transfer::None(_) => 0,
         }
+    }
+
+    /// Whether it is an input whose data the reply carries.
+    pub(super) fn is_carried(&self) -> bool {
+        match &self.transfer {
+            Transfer::Carried(carried) => carried.is_input(),
+            Transfer::Located(located) => located.is_carried(),
+            _ => false,
+        }
+    }
+
+    /// Copies the first bytes of a carried input.
+    pub(crate) fn copy_carried(&self, store: &Store, bytes: &mut [u8]) {
+        match &self.transfer {
+            Transfer::Carried(carried) => carried.peek(store, bytes.len(), bytes),
+            Transfer::Located(located) => located.data().copy_to(bytes),
+            _ => 0,
+        };
     }
 
     /// How many bytes are copied, as far as is known.
@@ -97,24 +120,27 @@ impl WorkElement {
             Transfer::Out(output) => output.receipt().copied,
             Transfer::In(input) if input.receipt().effective == Scheme::Copy => input.len(),
             Transfer::Located(located) => located.receipt().copied,
+            Transfer::Carried(carried) => carried.len(),
             Transfer::In(_) | Transfer::Forwarded(_) | Transfer::None(_) => 0,
         }
     }
 
-    fn output(&self) -> Data<'_> {
+    fn output<'w>(&'w self, store: &'w Store) -> Data<'w> {
         match &self.transfer {
+            Transfer::Carried(carried) => store.data(carried),
             Transfer::Out(output) => output.data(),
             Transfer::Located(located) => located.data(),
             Transfer::In(_) | Transfer::Forwarded(_) | Transfer::None(_) => Data::default(),
         }
     }
 
-    fn input(&self) -> DataMut<'_> {
+    fn input<'w>(&'w self, store: &'w Store) -> DataMut<'w> {
         match &self.transfer {
+            Transfer::Carried(carried) if carried.is_ready() => store.data_mut(carried),
             Transfer::In(input) => input.data(),
             Transfer::Forwarded(input) => input.data(),
             Transfer::Located(located) => located.data_mut(),
-            Transfer::Out(_) | Transfer::None(_) => DataMut::default(),
+            Transfer::Out(_) | Transfer::Carried(_) | Transfer::None(_) => DataMut::default(),
         }
     }
 
@@ -125,7 +151,11 @@ impl WorkElement {
 
     /// Whether native memory of the client's is delivered to when the client takes the reply.
     pub(crate) fn is_native_input(&self) -> bool {
-        matches!(&self.transfer, Transfer::In(input) if !is_migrant(input))
+        match &self.transfer {
+            Transfer::In(input) => !is_migrant(input),
+            Transfer::Carried(carried) => carried.is_input(),
+            _ => false,
+        }
     }
 
     /// Whether that memory is borrowed.
@@ -139,6 +169,7 @@ impl WorkElement {
             Transfer::In(input) => drop(input.ready()?),
             Transfer::Forwarded(input) => input.show()?,
             Transfer::Located(located) => located.ready()?,
+            Transfer::Carried(carried) => carried.make_ready(),
             Transfer::Out(_) | Transfer::None(_) => {}
         }
         Ok(())
@@ -153,7 +184,11 @@ impl WorkElement {
                     self.kept = Kept::Migrant(migrant);
                 }
             }
-            Transfer::In(_) | Transfer::Forwarded(_) | Transfer::Located(_) | Transfer::None(_) => {}
+            Transfer::In(_)
+            | Transfer::Forwarded(_)
+            | Transfer::Located(_)
+            | Transfer::Carried(_)
+            | Transfer::None(_) => {}
         }
         Ok(())
     }
@@ -163,6 +198,7 @@ impl WorkElement {
         match &self.transfer {
             Transfer::In(input) => Ok(input.check(actual, None)?),
             Transfer::Located(located) => located.check(actual),
+            Transfer::Carried(carried) => carried.check(actual),
             Transfer::Out(_) | Transfer::Forwarded(_) | Transfer::None(_) => Ok(()),
         }
     }
@@ -184,21 +220,41 @@ impl WorkElement {
                 located.check(actual)?;
                 located.bring(actual)?;
             }
+            Transfer::Carried(carried) => {
+                let room = bytes.map(<[u8]>::len).or(match &self.kept {
+                    Kept::Buffer(_, range) => Some(range.len()),
+                    Kept::Nothing | Kept::Migrant(_) => None,
+                });
+                carried.check_room(actual, room.unwrap_or(usize::MAX))?;
+            }
             Transfer::Out(_) | Transfer::Forwarded(_) | Transfer::None(_) => {}
         }
         Ok(())
     }
 
     /// Delivers an input of `actual` bytes, prepared or not: to `bytes`, or to a buffer given by value, or as a migrant buffer. If this fails for an input that was not prepared, nothing has been delivered.
-    pub(super) fn finish_input(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<(), Error> {
-        let Transfer::In(input) = &mut self.transfer else { return self.prepare_input(actual, None) };
+    pub(super) fn finish_input(
+        &mut self,
+        actual: usize,
+        bytes: Option<&mut [u8]>,
+        (store, server): (&Store, &ServerHandle),
+    ) -> Result<(), Error> {
+        if !matches!(self.transfer, Transfer::In(_) | Transfer::Carried(_)) {
+            return self.prepare_input(actual, None);
+        }
         let bytes = match &mut self.kept {
             Kept::Migrant(_) => return Ok(()),
             Kept::Buffer(buffer, range) => bytes.or_else(|| Some(&mut buffer[range.clone()])),
             Kept::Nothing => bytes,
         };
-        if let Some(migrant) = input.deliver(actual, bytes)? {
-            self.kept = Kept::Migrant(migrant);
+        match &mut self.transfer {
+            Transfer::Carried(carried) => carried.deliver(store, actual, bytes, server)?,
+            Transfer::In(input) => {
+                if let Some(migrant) = input.deliver(actual, bytes)? {
+                    self.kept = Kept::Migrant(migrant);
+                }
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -213,12 +269,15 @@ impl WorkElement {
     /// Lets go of what is left. The memory of what passed the data is kept.
     #[inline]
     pub(super) fn end(&mut self) {
+        if let Transfer::Carried(_) = &self.transfer {
+            return;
+        }
         let over = Transfer::None(Scheme::Fragment);
         match std::mem::replace(&mut self.transfer, over) {
             Transfer::Out(output) => output.end(),
             Transfer::In(input) => input.end(),
             Transfer::Located(located) => located.end(),
-            Transfer::Forwarded(_) | Transfer::None(_) => {}
+            Transfer::Forwarded(_) | Transfer::Carried(_) | Transfer::None(_) => {}
         }
     }
 
@@ -309,7 +368,7 @@ impl WorkBuffer {
     ///
     /// # Errors
     /// No memory.
-    pub(crate) fn locations(&self, origin: &Origin) -> Result<Locations, Error> {
+    pub(crate) fn locations(&self, origin: &Origin, store: &Store) -> Result<Locations, Error> {
         let mut all = Locations::new();
         for element in &self.elements {
             match &element.transfer {
@@ -318,6 +377,9 @@ impl WorkBuffer {
                 // Other servers work in memory made for the request, not in what the contractor may look at.
                 Transfer::Forwarded(input) => all.push(Location::Here(input.ready()?)),
                 Transfer::Located(located) => all.extend(located.locations(origin)),
+                Transfer::Carried(carried) => {
+                    all.push(Location::Carried(store.data(carried).segments().clone()));
+                }
                 Transfer::None(_) => {}
             }
         }
@@ -325,16 +387,16 @@ impl WorkBuffer {
     }
 
     /// The data of an output buffer, element after element.
-    pub(crate) fn output(&self) -> Data<'_> {
-        let mut all = self.elements.first().map(WorkElement::output).unwrap_or_default();
-        self.elements.iter().skip(1).for_each(|element| all.append(element.output()));
+    pub(crate) fn output<'w>(&'w self, store: &'w Store) -> Data<'w> {
+        let mut all = self.elements.first().map(|element| element.output(store)).unwrap_or_default();
+        self.elements.iter().skip(1).for_each(|element| all.append(element.output(store)));
         all
     }
 
     /// The data of an input buffer, element after element.
-    pub(crate) fn input(&self) -> DataMut<'_> {
-        let mut all = self.elements.first().map(WorkElement::input).unwrap_or_default();
-        self.elements.iter().skip(1).for_each(|element| all.append(element.input()));
+    pub(crate) fn input<'w>(&'w self, store: &'w Store) -> DataMut<'w> {
+        let mut all = self.elements.first().map(|element| element.input(store)).unwrap_or_default();
+        self.elements.iter().skip(1).for_each(|element| all.append(element.input(store)));
         all
     }
 }

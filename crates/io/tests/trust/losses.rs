@@ -157,6 +157,27 @@ fn a_buffer_in_which_a_client_finds_zeros_of_taken_memory_can_not_be_sent() {
     robbed.ends_the_channel();
 }
 
+/// Short data of a client is carried to another server in another process, and from there, without memory of a pool.
+#[test]
+fn memory_that_was_taken_away_fails_short_outputs_and_inputs_too() {
+    const TEST: &str = "memory_that_was_taken_away_fails_short_outputs_and_inputs_too";
+    let mut robbed = Robbed::new(unprotected());
+    let honest = connect(&robbed.interface, &robbed.scene.directory, HONEST).expect("a connection");
+    let store = |bytes: &[u8]| robbed.interface.request(&honest, STORE).out(Out::copy(bytes)).send();
+    store(&[6; 64]).expect("a reply");
+    let at = robbed.buffer.addresses();
+    let Some(_missing) = robbed.is_robbed(TEST, &at) else { return };
+    let (first, second) = robbed.buffer[..].split_at_mut(LEN_SWAPPED / 2);
+    let fetched = robbed.interface.request(&honest, FETCH).input(In::copy(&mut second[..64])).send();
+    let failed = fetched.expect_err("what was stored is gone");
+    assert!(is_lost(&failed.error), "{failed}");
+    let sent = robbed.interface.request(&honest, STORE).out(Out::copy(&first[..64])).send();
+    let failed = sent.expect_err("zeros are no data");
+    assert!(is_lost(&failed.error), "{failed}");
+    drop(honest);
+    robbed.ends_the_channel();
+}
+
 fn is_lost(error: &Error) -> bool {
     matches!(error, Error::Passing(genie_passing::Error::Memory(genie_memory::Error::Lost)))
 }

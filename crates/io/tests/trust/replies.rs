@@ -13,7 +13,7 @@ use crate::server::{Hostile, NAME};
 use crate::support::bytes::{pattern, same};
 use crate::{hostile_server, roles};
 
-roles! { replies_wrongly, replies_twice, scribbles }
+roles! { replies_wrongly, carries_wrongly, replies_twice, scribbles }
 
 /// One wrong reply to a request of 10,000 bytes with room for 16.
 type Wrong = (&'static str, fn(&mut Hostile, Slot));
@@ -51,7 +51,48 @@ const WRONG: &[Wrong] = &[
         server.reply(slot, Outcome::Untold { buffer: 0 }, &[]);
     }),
     ("a reply that is long", |server, _| server.push(Kind::Reply as u8, &[255; 2000])),
+    ("bytes that were not asked for", |server, slot| server.carry(slot, false, 10, 10)),
 ];
+
+/// Wrong replies to a request for 64 bytes, which the reply carries.
+const WRONGLY_CARRIED: &[Wrong] = &[
+    ("a byte more", |server, slot| server.carry(slot, false, 64, 65)),
+    ("a byte less", |server, slot| server.carry(slot, false, 64, 63)),
+    ("no bytes", |server, slot| server.carry(slot, false, 1, 0)),
+    ("bytes of which none were passed", |server, slot| server.carry(slot, false, 0, 64)),
+    ("more than there is room for", |server, slot| server.carry(slot, false, 65, 65)),
+    ("bytes before the end", |server, slot| server.carry(slot, true, 64, 64)),
+];
+
+fn carries_wrongly(ground: &mut Ground) {
+    let mut server = Hostile::listen(ground);
+    for (_, reply) in WRONGLY_CARRIED {
+        server.welcome(|_| {});
+        assert!(server.request(), "a request");
+        let slot = server.slot;
+        reply(&mut server, slot);
+        server.say_whether_left(ground);
+    }
+    ground.stay();
+}
+
+#[test]
+fn a_reply_that_carries_what_was_not_asked_for_ends_the_channel_and_the_request() {
+    let (scene, attacker) = hostile_server!(carries_wrongly);
+    for (what, _) in WRONGLY_CARRIED {
+        let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
+        let mut bytes = [3; 64];
+        let request = scene.interface().request(&handle, FETCH).input(In::copy(&mut bytes));
+        let error = request.send().expect_err(what).error;
+        let is_told = matches!(&error, Error::Gone { server, .. } if server == NAME);
+        assert!(is_told || matches!(&error, Error::Passing(_)), "{what}: {error}");
+        assert_eq!(bytes, [3; 64], "{what}");
+        attacker.says_that("left");
+        drop(handle);
+        scene.goes_on();
+    }
+    scene.survives(attacker);
+}
 
 fn replies_wrongly(ground: &mut Ground) {
     let mut server = Hostile::listen(ground);

@@ -177,6 +177,15 @@ impl Hostile {
         self.reply(slot, Outcome::Ok { anticipated: false, argument: &[] }, buffers);
     }
 
+    /// Replies with `actual` bytes of one buffer, of which the reply carries so many.
+    pub(crate) fn carry(&mut self, slot: Slot, anticipated: bool, actual: u64, carried: usize) {
+        let mut body = Body::new();
+        let mut writer = ReplyWriter::begin(&mut body, slot, Outcome::Ok { anticipated, argument: &[] });
+        writer.buffer(actual).expect("a buffer");
+        writer.carried(carried).fill(0x77);
+        self.push(Kind::Reply as u8, &body);
+    }
+
     pub(crate) fn push_slot(&mut self, kind: Kind, slot: Slot) {
         let mut body = Body::new();
         encode_slot(&mut body, slot);

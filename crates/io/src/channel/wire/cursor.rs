@@ -70,6 +70,15 @@ impl<'a> Cursor<'a> {
         })
     }
 
+    /// All further bytes, of which there are at most `len_max`.
+    #[inline(always)]
+    pub(super) fn rest(&self, len_max: usize) -> Result<&'a [u8], Malformed> {
+        match self.rest.len() <= len_max {
+            true => Ok(self.rest),
+            false => self.end().map(|()| self.rest),
+        }
+    }
+
     /// Makes sure that all bytes have been read.
     pub(super) fn end(&self) -> Result<(), Malformed> {
         match self.rest.len() {

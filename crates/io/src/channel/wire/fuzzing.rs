@@ -87,13 +87,19 @@ fn encode_request(request: &Request<'_>, body: &mut Body) -> Result<(), TooLarge
     for buffer in request.buffers() {
         writer.buffer(buffer.direction, buffer.is_copied)?;
         for element in buffer.elements() {
-            writer.element(element.segments.iter().copied())?;
+            match element.is_carried() {
+                true => writer.carried_element(element.len as usize)?,
+                false => writer.element(element.segments.iter().copied())?,
+            }
         }
     }
+    writer.carried(request.carried.len()).copy_from_slice(request.carried);
     Ok(())
 }
 
 fn encode_reply(reply: &Reply<'_>, body: &mut Body) -> Result<(), TooLarge> {
     let mut writer = ReplyWriter::begin(body, reply.slot, reply.outcome);
-    reply.buffers().try_for_each(|buffer| writer.buffer(buffer.actual))
+    reply.buffers().try_for_each(|buffer| writer.buffer(buffer.actual))?;
+    writer.carried(reply.carried.len()).copy_from_slice(reply.carried);
+    Ok(())
 }

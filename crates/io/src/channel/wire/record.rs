@@ -1,13 +1,14 @@
 //! Records: what the entries of a ring say. Requests and aborts go to the server, replies come back.
 //!
 //! How: the ring carries a record's kind beside its body. A request has an argument, and lists its buffers, each with its
-//! elements, each with the segments of the client's arenas that hold its data. A reply says what came of the request and of
+//! elements, each with the segments of the client's arenas that hold its data; a short element without segments is carried: the
+//! bytes of such outputs follow the last buffer, and those of inputs come with the reply. A reply says what came of the request and of
 //! each buffer. A writer
 //! builds a body in place, without intermediate structures; a decoder checks the whole body and then gives views of it.
 //! Decoding functions are always inlined: to return a view through memory would take longer than the checks.
 //! Invariants: a request of one buffer with one segment and an argument of ten bytes fits into one line of a ring, and so
 //! does the reply to up to six buffers.
-//! Limits: [`MAX_BUFFERS`], [`MAX_SEGMENTS`], [`super::MAX_OFFSET`] bytes in a request, [`MAX_SENTENCE`].
+//! Limits: [`MAX_BUFFERS`], [`MAX_SEGMENTS`], [`MAX_CARRIED`], [`super::MAX_OFFSET`] bytes in a request, [`MAX_SENTENCE`].
 //! Source: thesis §7.1 to §7.3 (requests, buffer headers); §5.1 (data named by its place, not copied).
 
 mod body;
@@ -34,6 +35,15 @@ pub const MAX_SEGMENTS: usize = u16::MAX as usize;
 
 /// The longest sentence about a failure, in bytes; longer ones are cut.
 pub const MAX_SENTENCE: usize = 4096;
+
+/// The most bytes that a request and its reply carry of elements, each counted as [`carried_room`] says.
+pub const MAX_CARRIED: usize = 2048;
+
+/// How many bytes a carried element of `len` bytes takes of [`MAX_CARRIED`]: in memory, each begins at a multiple of 16.
+#[inline]
+pub const fn carried_room(len: usize) -> usize {
+    len.next_multiple_of(16)
+}
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -57,10 +57,28 @@ impl Body {
 
     #[cold]
     fn append_long(&mut self, bytes: &[u8]) {
+        self.room_long(bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// Appends `len` bytes to be overwritten.
+    #[inline]
+    pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
+        let (start, end) = (self.len, self.len + len);
+        if end > SHORT || !self.long.is_empty() {
+            return self.room_long(len);
+        }
+        self.len = end;
+        &mut self.short[start..end]
+    }
+
+    #[cold]
+    fn room_long(&mut self, len: usize) -> &mut [u8] {
         if self.long.is_empty() {
             self.long.extend_from_slice(&self.short[..self.len]);
         }
-        self.long.extend_from_slice(bytes);
+        let start = self.long.len();
+        self.long.resize(start + len, 0);
+        &mut self.long[start..]
     }
 
     /// Overwrites a part, after a count in it has grown.

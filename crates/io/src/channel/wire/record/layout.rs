@@ -22,6 +22,9 @@ parts! {
     /// The first part of an element; its segments follow.
     ElementHead { segments: U16, len: U48 }
 
+    /// A buffer with one element, which is carried.
+    CarriedBuffer { head: BufferHead, element: ElementHead }
+
     /// The first part of a reply; the detail and the buffers follow.
     ReplyHead { slot: SlotPart, status: u8, anticipated: u8, buffers: U16, code: I32, detail: U32 }
 

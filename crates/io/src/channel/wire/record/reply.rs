@@ -5,7 +5,7 @@ use zerocopy::little_endian::U16;
 
 use super::layout::{RefusalPart, ReplyBufferPart, ReplyHead};
 use super::parts::{Part, Parts};
-use super::{Body, MAX_BUFFERS, MAX_SENTENCE, Slot};
+use super::{Body, MAX_BUFFERS, MAX_CARRIED, MAX_SENTENCE, Slot};
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{MAX_OFFSET, Malformed, TooLarge, U48, count, cut};
 
@@ -166,6 +166,12 @@ impl<'b> ReplyWriter<'b> {
         self.body.put(std::mem::offset_of!(ReplyHead, buffers), &U16::from(self.buffers));
         Ok(())
     }
+
+    /// Room for what the reply, a success that is not anticipated, carries of the next input; all buffers have been added.
+    #[inline]
+    pub fn carried(&mut self, len: usize) -> &mut [u8] {
+        self.body.room(len)
+    }
 }
 
 /// A reply that was received.
@@ -175,6 +181,8 @@ pub struct Reply<'a> {
     pub slot: Slot,
     /// What came of the request.
     pub outcome: Outcome<'a>,
+    /// What is carried of inputs, one after the other. Whether that is what the request asked for is still to be checked.
+    pub carried: &'a [u8],
     buffers: Parts<'a, ReplyBuffer>,
 }
 
@@ -200,8 +208,14 @@ impl<'a> Reply<'a> {
         for _ in 0..left {
             ReplyBuffer::read(&mut cursor)?;
         }
-        cursor.end()?;
-        Ok(Self { slot: head.slot.get(), outcome, buffers })
+        let carried = match outcome {
+            Outcome::Ok { anticipated: false, .. } => cursor.rest(MAX_CARRIED)?,
+            _ => {
+                cursor.end()?;
+                &[]
+            }
+        };
+        Ok(Self { slot: head.slot.get(), outcome, carried, buffers })
     }
 
     /// What came of the buffers, in order. A reply may speak of fewer buffers than the request has.

@@ -3,9 +3,9 @@
 use genie_memory::Direction;
 use zerocopy::little_endian::U16;
 
-use super::layout::{BufferHead, ElementHead, RequestHead, Segment};
+use super::layout::{BufferHead, CarriedBuffer, ElementHead, RequestHead, Segment};
 use super::parts::{Part, Parts};
-use super::{Body, MAX_BUFFERS, MAX_SEGMENTS, Slot};
+use super::{Body, MAX_BUFFERS, MAX_CARRIED, MAX_SEGMENTS, Slot, carried_room};
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{MAX_OFFSET, Malformed, TooLarge, U48, count, fits};
 
@@ -94,6 +94,50 @@ impl<'b> RequestWriter<'b> {
         Ok(())
     }
 
+    /// Adds an element of `len` bytes that is carried. The bytes of outputs follow the last element, in order:
+    /// [`RequestWriter::carried`].
+    ///
+    /// # Errors
+    /// As [`RequestWriter::element`].
+    ///
+    /// # Panics
+    /// When there is no buffer yet.
+    #[inline]
+    pub fn carried_element(&mut self, len: usize) -> Result<(), TooLarge> {
+        let (head, elements) = self.last.as_mut().expect("begin a buffer before adding elements");
+        *elements = count("elements of a buffer", usize::from(*elements) + 1, MAX_SEGMENTS)?;
+        self.body.put(*head + std::mem::offset_of!(BufferHead, elements), &U16::from(*elements));
+        self.add_bytes(len as u64)?;
+        let len = U48::new(len as u64).ok_or_else(|| too_many_bytes(len as u64))?;
+        self.body.part(&ElementHead { segments: 0.into(), len });
+        Ok(())
+    }
+
+    /// Adds a buffer with one element of `len` bytes, which is carried and so copied.
+    ///
+    /// # Errors
+    /// As [`RequestWriter::buffer`] and [`RequestWriter::element`].
+    #[inline]
+    pub fn carried_buffer(&mut self, direction: Direction, len: usize) -> Result<(), TooLarge> {
+        self.buffers = count("buffers", usize::from(self.buffers) + 1, MAX_BUFFERS)?;
+        self.add_bytes(len as u64)?;
+        let direction = if direction == Direction::Out { OUT } else { IN };
+        self.last = Some((self.body.len(), 1));
+        let len = U48::new(len as u64).ok_or_else(|| too_many_bytes(len as u64))?;
+        self.body.part(&CarriedBuffer {
+            head: BufferHead { elements: 1.into(), direction, copied: 1 },
+            element: ElementHead { segments: 0.into(), len },
+        });
+        self.body.put(std::mem::offset_of!(RequestHead, buffers), &U16::from(self.buffers));
+        Ok(())
+    }
+
+    /// Room for the bytes of the next carried output.
+    #[inline]
+    pub fn carried(&mut self, len: usize) -> &mut [u8] {
+        self.body.room(len)
+    }
+
     #[inline]
     fn add_bytes(&mut self, len: u64) -> Result<(), TooLarge> {
         if !fits(self.bytes, len) {
@@ -122,6 +166,10 @@ pub struct Request<'a> {
     pub room: usize,
     /// The bytes of all elements together, at most [`MAX_OFFSET`].
     pub bytes: u64,
+    /// The bytes of the carried outputs, one after the other.
+    pub carried: &'a [u8],
+    /// The room that the carried elements take together: at most [`MAX_CARRIED`](super::MAX_CARRIED).
+    pub carried_room: usize,
     buffers: Parts<'a, Buffer<'a>>,
 }
 
@@ -140,7 +188,7 @@ pub struct Buffer<'a> {
 pub struct Element<'a> {
     /// How many bytes all its segments have together.
     pub len: u64,
-    /// Where those bytes are in the client's arenas. Arenas and offsets are still to be looked up.
+    /// Where those bytes are in the client's arenas; none if they are carried. Arenas and offsets are still to be looked up.
     pub segments: &'a [Segment],
 }
 
@@ -149,6 +197,8 @@ pub struct Element<'a> {
 struct Tally {
     segments: usize,
     bytes: u64,
+    carried_room: usize,
+    carried_out: usize,
 }
 
 impl<'a> Request<'a> {
@@ -165,11 +215,13 @@ impl<'a> Request<'a> {
         let buffers = Parts::new(cursor, left);
         let mut tally = Tally::default();
         for _ in 0..left {
-            Buffer::read_checking(&mut cursor, |at, element| tally.add(at, element))?;
+            Buffer::read_checking(&mut cursor, |at, direction, element| tally.add(at, direction, element))?;
         }
+        let carried = cursor.bytes("what is carried of outputs", tally.carried_out)?;
         cursor.end()?;
         let (slot, service, room) = (head.slot.get(), head.service.get(), head.room.get() as usize);
-        Ok(Self { slot, service, argument, room, bytes: tally.bytes, buffers })
+        let Tally { bytes, carried_room, .. } = tally;
+        Ok(Self { slot, service, argument, room, bytes, carried, carried_room, buffers })
     }
 
     /// The buffers, in order.
@@ -190,7 +242,7 @@ impl<'a> Buffer<'a> {
     #[inline(always)]
     fn read_checking(
         cursor: &mut Cursor<'a>,
-        mut check: impl FnMut(&Cursor<'a>, &Element<'a>) -> Result<(), Malformed>,
+        mut check: impl FnMut(&Cursor<'a>, Direction, &Element<'a>) -> Result<(), Malformed>,
     ) -> Result<Self, Malformed> {
         let start = *cursor;
         let head = cursor.fixed::<BufferHead>("the head of a buffer")?;
@@ -205,16 +257,24 @@ impl<'a> Buffer<'a> {
         let elements = Parts::new(*cursor, head.elements.get());
         for _ in 0..head.elements.get() {
             let start = *cursor;
-            check(&start, &Element::read(cursor)?)?;
+            check(&start, direction, &Element::read(cursor)?)?;
         }
         Ok(Self { direction, is_copied: head.copied == 1, elements })
+    }
+}
+
+impl Element<'_> {
+    /// Whether the records carry its bytes.
+    #[inline]
+    pub fn is_carried(&self) -> bool {
+        self.segments.is_empty() && self.len > 0
     }
 }
 
 impl<'a> Part<'a> for Buffer<'a> {
     #[inline(always)]
     fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
-        Self::read_checking(cursor, |_, _| Ok(()))
+        Self::read_checking(cursor, |_, _, _| Ok(()))
     }
 }
 
@@ -229,16 +289,33 @@ impl<'a> Part<'a> for Element<'a> {
 
 impl Tally {
     #[inline(always)]
-    fn add(&mut self, at: &Cursor<'_>, element: &Element<'_>) -> Result<(), Malformed> {
+    fn add(&mut self, at: &Cursor<'_>, direction: Direction, element: &Element<'_>) -> Result<(), Malformed> {
         self.segments += element.segments.len();
         if self.segments > MAX_SEGMENTS {
             return Err(at.malformed(format!("a request has more than {MAX_SEGMENTS} segments")));
         }
-        check_segments(at, element)?;
+        match element.is_carried() {
+            true => self.add_carried(at, direction, element.len)?,
+            false => check_segments(at, element)?,
+        }
         if !fits(self.bytes, element.len) {
             return Err(at.malformed(format!("a request has more than {MAX_OFFSET} bytes")));
         }
         self.bytes += element.len;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn add_carried(&mut self, at: &Cursor<'_>, direction: Direction, len: u64) -> Result<(), Malformed> {
+        let room = usize::try_from(len).map_or(usize::MAX, |len| carried_room(len.min(MAX_CARRIED + 1)));
+        if room > MAX_CARRIED - self.carried_room {
+            let what = format!("{len} bytes are carried, and no more than {MAX_CARRIED} in a request");
+            return Err(at.malformed(what));
+        }
+        self.carried_room += room;
+        if direction == Direction::Out {
+            self.carried_out += len as usize;
+        }
         Ok(())
     }
 }

@@ -118,9 +118,66 @@ fn a_request_that_contradicts_itself_is_malformed() {
     body[element..element + 2].fill(0);
     body.truncate(segment);
     assert!(
-        decode_request(&body).unwrap_err().what.contains("segments of 0 bytes"),
-        "an output without memory"
+        decode_request(&body).unwrap_err().what.contains("carried of outputs needs 100 bytes"),
+        "an output without memory, whose bytes are to follow"
     );
+}
+
+#[test]
+fn what_is_carried_of_outputs_follows_the_last_buffer() {
+    let mut body = Body::new();
+    let mut writer = begin(&mut body);
+    writer.carried_buffer(Direction::Out, 3).unwrap();
+    writer.buffer(Direction::In, false).unwrap();
+    writer.carried_element(40).unwrap();
+    writer.element([segment(0, 0, 9)]).unwrap();
+    writer.carried_buffer(Direction::Out, 2).unwrap();
+    writer.carried(3).copy_from_slice(b"abc");
+    writer.carried(2).copy_from_slice(b"de");
+    let request = decode_request(&body).unwrap();
+    assert_eq!((request.carried, request.carried_room, request.bytes), (&b"abcde"[..], 16 + 48 + 16, 54));
+    let lens: Vec<Vec<_>> = request
+        .buffers()
+        .map(|buffer| buffer.elements().map(|element| (element.len, element.is_carried())).collect())
+        .collect();
+    assert_eq!(lens, [vec![(3, true)], vec![(40, true), (9, false)], vec![(2, true)]]);
+    for len in 0..body.len() {
+        assert!(decode_request(&body[..len]).is_err(), "{len} bytes");
+    }
+    assert!(decode_request(&[&body[..], b"f"].concat()).is_err());
+}
+
+#[test]
+fn a_request_that_carries_too_much_is_malformed() {
+    let request = |lens: &[usize]| {
+        let mut body = Body::new();
+        let mut writer = begin(&mut body);
+        writer.buffer(Direction::In, true).unwrap();
+        lens.iter().for_each(|len| writer.carried_element(*len).unwrap());
+        decode_request(&body).map(|request| request.carried_room)
+    };
+    assert_eq!(request(&[MAX_CARRIED]).unwrap(), MAX_CARRIED);
+    assert_eq!(request(&[1; MAX_CARRIED / 16]).unwrap(), MAX_CARRIED);
+    for lens in [&[MAX_CARRIED + 1][..], &[MAX_CARRIED, 1], &[1; MAX_CARRIED / 16 + 1], &[ALL as usize]] {
+        assert!(request(lens).unwrap_err().what.contains("are carried"), "{} elements", lens.len());
+    }
+}
+
+#[test]
+fn what_a_reply_carries_comes_with_a_success_alone() {
+    let reply = |outcome, carried: usize| {
+        let mut body = Body::new();
+        let mut writer = ReplyWriter::begin(&mut body, SLOT, outcome);
+        writer.buffer(9).unwrap();
+        writer.carried(carried).fill(7);
+        decode_reply(&body).map(|reply| reply.carried.to_vec())
+    };
+    assert_eq!(reply(SUCCESS, 9).unwrap(), [7; 9]);
+    assert_eq!(reply(SUCCESS, MAX_CARRIED).unwrap().len(), MAX_CARRIED);
+    reply(SUCCESS, MAX_CARRIED + 1).unwrap_err();
+    reply(Outcome::Ok { anticipated: true, argument: &[] }, 1).unwrap_err();
+    reply(Outcome::Failed { code: 0, message: "no" }, 1).unwrap_err();
+    reply(Outcome::Dropped, 1).unwrap_err();
 }
 
 #[test]

@@ -1,0 +1,359 @@
+//! Carried elements: data so short that it travels in a request's record and in the reply's, as arguments do.
+//!
+//! Why: what a longer element is wrapped in (a transfer, memory of a pool, places in it, tables on both sides) takes ten times
+//! as long as copying 64 bytes.
+//! How: the bytes are in the work itself, on both sides. The client copies outputs there when the request begins; from there
+//! they go to the record, and from the record to the server's work, where the server's code finds them. Inputs are the mirror
+//! image.
+//! Invariants: the bytes stay where they are until the work is over, since views of them are kept beside the work. What
+//! a server has not filled of an input is zeros.
+//! Limits: [`genie_passing::CARRIED`] bytes in an element; [`MAX_CARRIED`] in a request. What does not fit is passed as longer
+//! data is.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use genie_memory::{Direction, Segments, Span};
+use genie_passing::{CARRIED, Output, Parties, Passing, Receipt, Scheme, Source};
+use genie_sys::guard;
+use smallvec::SmallVec;
+
+use super::buffer::Kept;
+use super::{Transfer, Work, WorkBuffer, WorkElement, each_input};
+use crate::channel::{MAX_CARRIED, carried_room};
+use crate::location::LocatedTransfer;
+use crate::{Error, ServerHandle};
+
+/// One carried element: where its bytes are in the work's [`Store`].
+#[derive(Debug)]
+pub(crate) struct Carried {
+    direction: Direction,
+    /// For an input at its server: whether the server's code has asked for the memory.
+    is_ready: bool,
+    at: u16,
+    len: u16,
+    passed: genie_passing::Carried,
+}
+
+const _: () = assert!(MAX_CARRIED <= u16::MAX as usize, "places in the store are kept in 16 bits");
+
+/// The bytes of a work's carried elements. Any thread may load and store them: those of inputs are the server's to fill.
+#[derive(Default)]
+pub(crate) struct Store {
+    words: Vec<AtomicU64>,
+    used: usize,
+    /// How much of that inputs use.
+    inputs: usize,
+}
+
+const WORD: usize = size_of::<u64>();
+/// The least memory that is taken.
+const LEAST: usize = 512;
+
+impl Store {
+    /// Makes room for `bytes`, before the first are put in.
+    #[inline]
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        debug_assert!(self.used == 0, "bytes in use stay where they are");
+        if bytes > self.words.len() * WORD {
+            self.grow(bytes);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        let len = bytes.clamp(LEAST, MAX_CARRIED) / WORD;
+        self.words = std::iter::repeat_with(|| AtomicU64::new(0)).take(len).collect();
+    }
+
+    /// Takes room for an element of `len` bytes, if there is any.
+    #[inline]
+    fn take(&mut self, len: usize) -> Option<u16> {
+        let at = self.used;
+        let end = at + carried_room(len);
+        (end <= self.words.len() * WORD).then(|| {
+            self.used = end;
+            at as u16
+        })
+    }
+
+    /// Stores bytes from `at` on.
+    #[inline]
+    fn fill(&self, at: usize, bytes: &[u8]) {
+        let words = &self.words[at / WORD..];
+        let (whole, rest) = bytes.as_chunks::<WORD>();
+        for (word, bytes) in words.iter().zip(whole) {
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; WORD];
+            last[..rest.len()].copy_from_slice(rest);
+            words[whole.len()].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+        }
+    }
+
+    /// Loads bytes from `at` on.
+    #[inline]
+    fn read(&self, at: usize, bytes: &mut [u8]) {
+        let words = &self.words[at / WORD..];
+        let (whole, rest) = bytes.as_chunks_mut::<WORD>();
+        for (word, bytes) in words.iter().zip(&mut *whole) {
+            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        if !rest.is_empty() {
+            let last = words[whole.len()].load(Ordering::Relaxed).to_ne_bytes();
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
+    }
+
+    /// Where an element's bytes are.
+    pub(crate) fn segments(&self, carried: &Carried) -> Segments {
+        let start = self.words.as_ptr().cast_mut().cast::<u8>().wrapping_add(usize::from(carried.at));
+        Segments::from_slice(&[Span::new(start, carried.len())])
+    }
+
+    /// An element of a request that came in a record.
+    #[inline]
+    fn receive(&mut self, direction: Direction, data: &[u8], len: usize) -> WorkElement {
+        let passed = genie_passing::Carried::new(Scheme::Fragment, None);
+        let carried = match direction {
+            Direction::Out => Carried::output(self, passed, data),
+            Direction::In => Carried::input(self, passed, len),
+        };
+        let carried = carried.expect("a request that came carries no more than there is room for");
+        WorkElement { transfer: Transfer::Carried(carried), kept: Kept::Nothing }
+    }
+
+    /// Lets all bytes go, and keeps the memory.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        (self.used, self.inputs) = (0, 0);
+    }
+}
+
+/// Says how many bytes there are. The bytes themselves may be a peer's secrets, and a server's threads may be storing them.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("used", &self.used).finish_non_exhaustive()
+    }
+}
+
+impl Carried {
+    /// An output of these bytes, which are copied here; none if there is no room.
+    #[inline]
+    pub(crate) fn output(store: &mut Store, passed: genie_passing::Carried, bytes: &[u8]) -> Option<Self> {
+        let at = store.take(bytes.len())?;
+        store.fill(usize::from(at), bytes);
+        let mut carried =
+            Self { direction: Direction::Out, is_ready: true, at, len: bytes.len() as u16, passed };
+        carried.passed.copied(bytes.len());
+        Some(carried)
+    }
+
+    /// An input of `len` bytes, which are zeros; none if there is no room.
+    #[inline]
+    pub(crate) fn input(store: &mut Store, passed: genie_passing::Carried, len: usize) -> Option<Self> {
+        let at = store.take(len)?;
+        store.inputs += carried_room(len);
+        let words = &store.words[usize::from(at) / WORD..store.used / WORD];
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        Some(Self { direction: Direction::In, is_ready: false, at, len: len as u16, passed })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    pub(super) fn is_input(&self) -> bool {
+        self.direction == Direction::In
+    }
+
+    pub(super) fn receipt(&self) -> Receipt {
+        self.passed.receipt()
+    }
+
+    pub(super) fn note(&mut self, asked: Scheme, reason: genie_passing::Reason) {
+        self.passed.note(asked, reason);
+    }
+
+    pub(super) fn make_ready(&mut self) {
+        self.is_ready = true;
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    /// Whether `actual` bytes of an input can have been passed: no more than the server ever had memory for.
+    pub(super) fn check(&self, actual: usize) -> Result<(), Error> {
+        let len = if self.is_ready { self.len() } else { 0 };
+        check(actual, len)
+    }
+
+    /// Whether `actual` bytes can be delivered to `room` bytes.
+    pub(super) fn check_room(&self, actual: usize, room: usize) -> Result<(), Error> {
+        check(actual, self.len().min(room))
+    }
+
+    /// The same input, with data that its server has elsewhere.
+    pub(crate) fn supplied(&self, store: &Store) -> Box<LocatedTransfer> {
+        LocatedTransfer::carried(store.data(self).segments().clone(), self.len())
+    }
+
+    /// Copies all bytes to `bytes`, which are as many.
+    #[inline]
+    pub(crate) fn copy_to(&self, store: &Store, bytes: &mut [u8]) {
+        store.read(usize::from(self.at), bytes);
+    }
+
+    /// Copies the first bytes to `bytes`, as many as both have; returns how many.
+    pub(super) fn peek(&self, store: &Store, actual: usize, bytes: &mut [u8]) -> usize {
+        let len = actual.min(bytes.len());
+        store.read(usize::from(self.at), &mut bytes[..len]);
+        len
+    }
+
+    /// Delivers an input's first `actual` bytes.
+    ///
+    /// # Errors
+    /// There is less room; the client's memory was taken away by a server.
+    pub(super) fn deliver(
+        &mut self,
+        store: &Store,
+        actual: usize,
+        bytes: Option<&mut [u8]>,
+        server: &ServerHandle,
+    ) -> Result<(), Error> {
+        let Some(bytes) = bytes else { return Ok(()) };
+        self.check_room(actual, bytes.len())?;
+        let missing = guard::breaks();
+        store.read(usize::from(self.at), &mut bytes[..actual]);
+        self.passed.copied(actual);
+        // It is not known which memory was lost: maybe the one that was just stored into.
+        if guard::breaks() != missing && server.has_losses() {
+            return Err(genie_passing::Error::from(genie_memory::Error::Lost).into());
+        }
+        Ok(())
+    }
+
+    /// The same output through memory, as longer data goes.
+    fn wrapped(&self, store: &Store, passing: &Passing, parties: Parties) -> Result<Box<Output>, Error> {
+        let mut bytes = SmallVec::<[u8; CARRIED]>::from_elem(0, self.len());
+        self.peek(store, self.len(), &mut bytes);
+        let output = passing.output_from(Scheme::Copy, Source::Owned(&bytes), parties);
+        let mut output = output.map_err(|refused| refused.error)?;
+        if let (asked, Some(reason)) = self.passed.asked() {
+            output.note(asked, reason);
+        }
+        Ok(output)
+    }
+}
+
+fn check(actual: usize, len: usize) -> Result<(), Error> {
+    match actual > len {
+        true => Err(genie_passing::Error::TooLong { actual, len }.into()),
+        false => Ok(()),
+    }
+}
+
+impl Work {
+    /// Whether the record carries bytes of outputs.
+    pub(crate) fn carries_outputs(&self) -> bool {
+        let mut carries = false;
+        self.each_carried_output(|_| carries = true);
+        carries
+    }
+
+    /// Calls `see` with the outputs whose bytes the record carries, in order.
+    #[inline]
+    pub(crate) fn each_carried_output(&self, mut see: impl FnMut(&Carried)) {
+        if self.store.used == self.store.inputs {
+            return;
+        }
+        for buffer in &self.buffers {
+            for element in &buffer.elements {
+                if let Transfer::Carried(carried) = &element.transfer
+                    && !carried.is_input()
+                {
+                    see(carried);
+                }
+            }
+        }
+    }
+
+    /// Calls `see` with the inputs whose bytes the reply carries, in order, and how many of each were passed.
+    #[inline]
+    pub(crate) fn each_carried_input(&self, mut see: impl FnMut(&WorkElement, usize)) {
+        if self.store.inputs == 0 {
+            return;
+        }
+        for buffer in self.buffers.iter().filter(|buffer| buffer.direction == Direction::In) {
+            let mut left = buffer.actual;
+            for element in &buffer.elements {
+                let here = element.len().min(left);
+                left -= here;
+                if element.is_carried() {
+                    see(element, here);
+                }
+            }
+        }
+    }
+
+    /// Has what the record would carry of outputs passed through memory instead.
+    ///
+    /// # Errors
+    /// No memory.
+    #[cold]
+    pub(crate) fn wrap_outputs(&mut self, passing: &Passing, parties: Parties) -> Result<(), Error> {
+        let Self { buffers, store, .. } = self;
+        for buffer in buffers {
+            for element in &mut buffer.elements {
+                if let Transfer::Carried(carried) = &element.transfer
+                    && !carried.is_input()
+                {
+                    element.transfer = Transfer::Out(carried.wrapped(store, passing, parties)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an element of a request that came in a record to the last buffer: an output of `data`, or an input of `len` bytes.
+    #[inline]
+    pub(crate) fn receive(&mut self, direction: Direction, data: &[u8], len: usize) {
+        let element = self.store.receive(direction, data, len);
+        self.buffers.last_mut().expect("an element is added to a buffer").elements.push(element);
+    }
+
+    /// Adds a buffer that has only such an element.
+    #[inline]
+    pub(crate) fn receive_buffer(&mut self, direction: Direction, is_copied: bool, data: &[u8], len: usize) {
+        let mut buffer = WorkBuffer::new(direction);
+        buffer.is_copied = is_copied;
+        buffer.elements.push(self.store.receive(direction, data, len));
+        self.buffers.push(buffer);
+    }
+
+    /// Notes what the reply carries of inputs.
+    ///
+    /// # Errors
+    /// That is more, or less, than it says was passed.
+    #[inline]
+    pub(crate) fn note_carried(&mut self, data: &[u8]) -> Result<(), Error> {
+        if self.store.inputs == 0 && data.is_empty() {
+            return Ok(());
+        }
+        let (mut rest, mut passed) = (data, 0);
+        each_input(&mut self.buffers, |element, here| {
+            if let Transfer::Carried(carried) = &element.transfer {
+                passed += here;
+                let (bytes, later) = rest.split_at(here.min(rest.len()));
+                self.store.fill(usize::from(carried.at), bytes);
+                rest = later;
+            }
+            Ok(())
+        })?;
+        let (actual, len) = (passed.max(data.len()), passed.min(data.len()));
+        if actual == len { Ok(()) } else { Err(genie_passing::Error::TooLong { actual, len }.into()) }
+    }
+}
