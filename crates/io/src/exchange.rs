@@ -379,6 +379,15 @@ impl Exchange {
         }
     }
 
+    /// Has a reply fail that came in the thread that made the request, and too late.
+    pub(crate) fn fail_if_late(&self, deadline: Option<Instant>, timeout: Option<Duration>) {
+        if let (Some(deadline), Some(timeout)) = (deadline, timeout)
+            && Instant::now() >= deadline
+        {
+            self.fail(Error::TimedOut { timeout });
+        }
+    }
+
     /// Ends the client's waiting, if there is no reply yet; the server keeps the work.
     pub(crate) fn give_up(&self, reason: &Error) {
         let mut state = self.state.lock();

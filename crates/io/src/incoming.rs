@@ -343,20 +343,14 @@ impl Incoming {
 
     fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
         self.buffer(index, Direction::In)?;
-        let Work { buffers, store, .. } = self.work_mut();
-        let buffer = &mut buffers[index];
-        let element = buffer.elements.get_mut(element);
-        let transfer = &mut element.ok_or_else(|| missing(index, Direction::In, false))?.transfer;
-        if let Transfer::Carried(carried) = transfer {
-            *transfer = Transfer::Located(carried.supplied(store));
-        }
-        match transfer {
+        let transfer = self.work_mut().supplied(index, element);
+        match transfer.ok_or_else(|| missing(index, Direction::In, false))? {
             Transfer::Located(located) => located.supply(supply),
             Transfer::In(input) => supply.put_in(input)?,
             Transfer::Forwarded(input) => input.supply_own(supply)?,
             Transfer::Out(_) | Transfer::Carried(_) | Transfer::None(_) => {}
         }
-        buffer.owe();
+        self.work_mut().buffers[index].owe();
         Ok(())
     }
 

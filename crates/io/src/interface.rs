@@ -298,7 +298,7 @@ impl Interface {
         let (exchange, destinations, borrow) = self.start(request, work, Patience::Until(deadline), true)?;
         let left = match exchange.is_replied() {
             true => {
-                fail_if_late(&exchange, deadline, timeout);
+                exchange.fail_if_late(deadline, timeout);
                 None
             }
             false => self.wait(&exchange, server, deadline, timeout.map(|timeout| (timeout, gave))),
@@ -390,7 +390,7 @@ impl Interface {
         let (exchange, destinations, _none) = self.start(&mut request, work, patience(deadline), false)?;
         let listed = self.list(&exchange, server);
         if !listed {
-            fail_if_late(&exchange, deadline, timeout);
+            exchange.fail_if_late(deadline, timeout);
         }
         let timeout = timeout.filter(|_| listed);
         let mut ends = None;
@@ -491,14 +491,5 @@ impl Interface {
             (Some(asked), Some(longest)) => Some(asked.min(longest)),
             (asked, longest) => asked.or(longest),
         }
-    }
-}
-
-/// Fails a request whose server replied in the thread that made it, and took too long.
-fn fail_if_late(exchange: &Exchange, deadline: Option<Instant>, timeout: Option<Duration>) {
-    if let (Some(deadline), Some(timeout)) = (deadline, timeout)
-        && Instant::now() >= deadline
-    {
-        exchange.fail(Error::TimedOut { timeout });
     }
 }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span, SystemBuffer};
+use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span};
 use genie_passing::{Reason, Receipt, Scheme, Spare};
 use smallvec::SmallVec;
 
@@ -18,6 +18,7 @@ use crate::forwarded::{ForwardedInput, Supply};
 use crate::incoming::Origin;
 use crate::{Error, Fragment, ServerHandle};
 
+use shown_copy::ShownCopies;
 pub(crate) use shown_copy::Viewer;
 
 mod shown_copy;
@@ -97,8 +98,8 @@ pub(crate) struct LocatedTransfer {
     receipt: Receipt,
     /// The buffer of data that the kernel copies from and to another process.
     private: Option<Box<PrivateBuffer>>,
-    /// The copy that a server in another process works on, where it may not be shown the data itself.
-    shown: Option<Box<SystemBuffer>>,
+    /// What a server in another process works on, where it may not be shown the data itself.
+    shown: ShownCopies,
     /// For an input: where its data is until the request has succeeded or somebody is to work on it, if not in place.
     supply: Option<Box<Supply>>,
 }
@@ -165,7 +166,7 @@ impl LocatedTransfer {
                 ready: 0,
                 receipt,
                 private: None,
-                shown: None,
+                shown: ShownCopies::new(),
                 supply: None,
             }),
         }
@@ -176,7 +177,8 @@ impl LocatedTransfer {
         self.mapped.clear();
         self.origin = Source::Client(Named::new());
         self.ready = 0;
-        (self.private, self.shown, self.supply) = (None, None, None);
+        (self.private, self.supply) = (None, None);
+        self.shown.clear();
         if self.mapped.capacity().max(self.segments.capacity()) > MOST_KEPT {
             // Otherwise a peer could make this thread hold as much memory as the peer likes.
             return;
@@ -333,6 +335,15 @@ impl LocatedTransfer {
             }
         }
         Ok(())
+    }
+
+    /// Where the data at location `index` of a fragment is; none that is another process's.
+    pub(crate) fn segments_at(&self, index: usize) -> Segments {
+        match &self.fragment_locations()[index] {
+            Location::Here(segments) | Location::Carried(segments) => segments.clone(),
+            Location::Forwarded(_) => self.segments(),
+            Location::There(..) => Segments::new(),
+        }
     }
 
     /// Where the data is, as far as it is mapped.

@@ -52,7 +52,7 @@ impl Outgoing {
     /// Makes the inputs ready, since their memory goes along with the request, and copies what is forwarded and the server may
     /// not be shown.
     pub(crate) fn make_ready(&mut self, viewer: &Viewer<'_>) -> Result<(), Error> {
-        for buffer in &mut self.work_mut().buffers {
+        for buffer in self.work_mut().wrapped_mut() {
             for element in &mut buffer.elements {
                 match (&mut element.transfer, buffer.direction) {
                     (Transfer::Located(located), direction) => located.show_to(viewer, direction)?,

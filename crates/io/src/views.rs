@@ -50,6 +50,20 @@ impl LocatedTransfer {
     }
 }
 
+impl LocatedTransfer {
+    /// The data at one location of a fragment that is in this process, to be read.
+    pub(crate) fn data_at(&self, index: usize) -> Data<'_> {
+        // SAFETY: this holds the contract, or the forwarded input, that the data is in.
+        unsafe { Data::new(self.segments_at(index)) }
+    }
+
+    /// The data at one location of an input's fragment that is in this process, to be filled.
+    pub(crate) fn data_mut_at(&self, index: usize) -> DataMut<'_> {
+        // SAFETY: as above; this process has no references to a contractor's input.
+        unsafe { DataMut::new(self.segments_at(index)) }
+    }
+}
+
 impl Store {
     /// A carried element's data, to be read.
     pub(crate) fn data(&self, carried: &Carried) -> Data<'_> {
@@ -60,9 +74,29 @@ impl Store {
 
     /// The data of a carried input, to be filled.
     pub(crate) fn data_mut(&self, carried: &Carried) -> DataMut<'_> {
-        // SAFETY: as above; the only references to these bytes are to atomics, and are used only before the server's code gets
-        // the request and after it has replied.
+        // SAFETY: as above; there is no reference to these bytes that is used.
         unsafe { DataMut::new(self.segments(carried)) }
+    }
+
+    /// Copies `bytes` to the beginning of an element.
+    #[inline]
+    pub(crate) fn put(&self, carried: &Carried, bytes: &[u8]) {
+        // SAFETY: a span of the store's memory; there is no reference to it that is used.
+        unsafe { self.span(carried, bytes.len()).copy_from(bytes) }
+    }
+
+    /// Copies the beginning of an element to `bytes`.
+    #[inline]
+    pub(crate) fn get(&self, carried: &Carried, bytes: &mut [u8]) {
+        // SAFETY: a span of the store's memory.
+        unsafe { self.span(carried, bytes.len()).copy_to(bytes) }
+    }
+
+    /// Makes all bytes of an element zeros.
+    #[inline]
+    pub(crate) fn zero(&self, carried: &Carried) {
+        // SAFETY: as in `put`.
+        unsafe { self.span(carried, carried.len()).fill(0) }
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Work {
     pub(crate) arguments: Arguments,
     /// The bytes of carried elements.
     pub(crate) store: Store,
+    /// Whether an element is not carried, so that more than its bytes is to be dealt with.
+    has_wrapped: bool,
     pub(crate) error: Option<Error>,
     /// None for a request that was admitted in another process.
     admission: Option<Admission>,
@@ -59,7 +61,7 @@ impl Work {
     fn new() -> Box<Self> {
         Spare::take(&SPARE).unwrap_or_else(|| {
             let (buffers, arguments, store) = (SmallVec::new(), Arguments::default(), Store::default());
-            Box::new(Self { buffers, arguments, store, error: None, admission: None })
+            Box::new(Self { buffers, arguments, store, has_wrapped: false, error: None, admission: None })
         })
     }
 
@@ -86,10 +88,11 @@ impl Work {
     /// Ends the work: whatever is still in it is let go. Its memory is kept.
     #[inline]
     pub(crate) fn end(mut self: Box<Self>) {
-        for buffer in &mut self.buffers {
+        for buffer in self.wrapped_mut() {
             buffer.elements.iter_mut().for_each(WorkElement::end);
         }
         self.buffers.clear();
+        self.has_wrapped = false;
         self.arguments.end();
         self.store.end();
         self.error = None;
@@ -122,9 +125,29 @@ impl Work {
         self.buffers.push(WorkBuffer::new(direction));
     }
 
+    /// Adds an element to the last buffer.
+    #[inline]
+    pub(crate) fn add_element(&mut self, element: WorkElement) {
+        self.has_wrapped |= !matches!(element.transfer, Transfer::Carried(_));
+        self.buffers.last_mut().expect("an element is added to a buffer").elements.push(element);
+    }
+
+    /// The buffers, if an element is not carried; else none, since of carried elements there is nothing to begin or to end.
+    #[inline]
+    fn wrapped(&self) -> &[WorkBuffer] {
+        if self.has_wrapped { &self.buffers } else { &[] }
+    }
+
+    /// As [`Work::wrapped`].
+    #[inline]
+    pub(crate) fn wrapped_mut(&mut self) -> &mut [WorkBuffer] {
+        if self.has_wrapped { &mut self.buffers } else { &mut [] }
+    }
+
     /// Links the request to those of which it forwards parts, unless one of those is being aborted.
+    #[inline]
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
-        for buffer in &self.buffers {
+        for buffer in self.wrapped() {
             for element in &buffer.elements {
                 if let Transfer::Located(located) = &element.transfer {
                     located.originate(exchange, server)?;
@@ -136,7 +159,7 @@ impl Work {
 
     /// How many requests of this process led to this one, by forwarding parts.
     pub(crate) fn depth(&self) -> u32 {
-        let elements = self.buffers.iter().flat_map(|buffer| &buffer.elements);
+        let elements = self.wrapped().iter().flat_map(|buffer| &buffer.elements);
         let depths = elements.map(|element| match &element.transfer {
             Transfer::Located(located) => located.depth(),
             _ => 0,
@@ -146,7 +169,7 @@ impl Work {
 
     /// Maps memory of other processes, as far as the service may touch it.
     pub(crate) fn map_lent(&mut self, access: Access) -> Result<(), Error> {
-        for buffer in &mut self.buffers {
+        for buffer in self.wrapped_mut() {
             let (is_touched, writes) = match buffer.direction {
                 Direction::Out => (access.reads, false),
                 Direction::In => (access.writes, true),
@@ -161,7 +184,11 @@ impl Work {
     }
 
     /// Runs the reply-time operations of all outputs.
+    #[inline]
     pub(crate) fn finish_outputs(&mut self, succeeded: bool) {
+        if !self.has_wrapped {
+            return;
+        }
         for buffer in &mut self.buffers {
             for element in &mut buffer.elements {
                 if let Err(error) = element.finish_output(succeeded) {
@@ -236,7 +263,7 @@ impl Work {
     /// # Errors
     /// No memory.
     pub(crate) fn bring(&mut self) -> Result<(), Error> {
-        each_input(&mut self.buffers, |element, here| match &mut element.transfer {
+        each_input(self.wrapped_mut(), |element, here| match &mut element.transfer {
             Transfer::Located(located) => located.bring(here),
             _ => Ok(()),
         })

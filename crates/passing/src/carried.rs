@@ -65,21 +65,20 @@ impl Passing {
             Source::Owned(bytes) => (bytes, Hold::Owner),
             Source::Migrant(_) => return None,
         };
-        if !self.may_carry(bytes.len()) {
+        let (addr, len) = (bytes.as_ptr().addr(), bytes.len());
+        if !self.may_carry(len) {
             return None;
         }
-        let reason = match (scheme, hold) {
-            (Scheme::Copy, _) => None,
-            (Scheme::EmulatedCopy, _) => {
-                let plan = self.plan_output(scheme, bytes, hold, parties);
-                (plan.scheme == Scheme::Copy).then_some(plan.reason)?
-            }
-            (Scheme::Share | Scheme::EmulatedShare, _) => {
-                let is_short = |at: usize| {
+        let reason = match scheme {
+            Scheme::Copy => None,
+            Scheme::EmulatedCopy | Scheme::Share | Scheme::EmulatedShare => {
+                let at = self.at(addr);
+                let is_short = || {
                     let is_emulated = scheme == Scheme::EmulatedShare && hold == Hold::Borrow;
-                    is_emulated && bytes.len() < self.at(at).1.thresholds(parties.server).held
+                    is_emulated && at.1.is_short(parties.server, len, |thresholds| thresholds.held)
                 };
-                Some(self.copied_because(scheme, bytes.as_ptr().addr(), is_short)?)
+                let copied = self.copied_for(scheme, (addr, len), hold, parties, at);
+                Some(copied.or_else(|| is_short().then_some(Reason::Short))?)
             }
             _ => return None,
         };
@@ -99,19 +98,15 @@ impl Passing {
         if !self.may_carry(len) {
             return None;
         }
-        let is_short = |at: usize| {
-            let thresholds = self.at(at).1.thresholds(parties.server);
-            let is_copy = match scheme {
-                Scheme::EmulatedCopy => true,
-                Scheme::EmulatedShare => is_borrowed,
-                _ => false,
-            };
-            is_copy && len < thresholds.input.min(thresholds.input_alone)
-        };
         let reason = match scheme {
             Scheme::Copy => None,
             Scheme::EmulatedCopy | Scheme::Share | Scheme::EmulatedShare => {
-                Some(self.copied_because(scheme, addr, is_short)?)
+                let (space, rules) = self.at(addr);
+                let is_copy =
+                    scheme == Scheme::EmulatedCopy || scheme == Scheme::EmulatedShare && is_borrowed;
+                let is_short = || rules.is_short(parties.server, len, |t| t.input.min(t.input_alone));
+                let foreign = (!space.may_hold(addr)).then_some(Reason::Foreign);
+                Some(foreign.or_else(|| (is_copy && is_short()).then_some(Reason::Short))?)
             }
             _ => return None,
         };
@@ -121,15 +116,5 @@ impl Passing {
     #[inline]
     fn may_carry(&self, len: usize) -> bool {
         (1..=CARRIED).contains(&len) && self.recorder().is_none()
-    }
-
-    fn copied_because(
-        &self,
-        scheme: Scheme,
-        addr: usize,
-        is_short: impl Fn(usize) -> bool,
-    ) -> Option<Reason> {
-        let (_, foreign) = self.convert_foreign(scheme, addr);
-        foreign.or_else(|| is_short(addr).then_some(Reason::Short))
     }
 }

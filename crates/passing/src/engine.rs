@@ -13,7 +13,7 @@ use genie_memory::{Config, LenderId, Protection, Space, Stakes};
 
 use crate::calibration::{self, Circumstances, Measured};
 use crate::threshold::Current;
-use crate::{Costs, Parties, Reason, Recorder, Scheme, Thresholds};
+use crate::{CARRIED, Costs, Parties, Reason, Recorder, Scheme, Thresholds};
 
 /// Passes data between one client's buffers and system buffers. Cloning makes another handle to the same engine.
 #[derive(Debug, Clone)]
@@ -80,7 +80,24 @@ impl Rules {
 
     /// The thresholds for requests to this server.
     pub(crate) fn thresholds(&self, server: LenderId) -> Thresholds {
-        self.thresholds[usize::from(server != LenderId::OWN)].get()
+        self.current(server).get()
+    }
+
+    /// Whether `len` is below the threshold that `threshold` chooses.
+    #[inline]
+    pub(crate) fn is_short(
+        &self,
+        server: LenderId,
+        len: usize,
+        threshold: impl Fn(&Thresholds) -> usize,
+    ) -> bool {
+        let current = self.current(server);
+        len <= CARRIED && current.exceeds_carried() || len < threshold(&current.get())
+    }
+
+    #[inline]
+    fn current(&self, server: LenderId) -> &Current {
+        &self.thresholds[usize::from(server != LenderId::OWN)]
     }
 }
 
@@ -204,33 +221,57 @@ impl Passing {
     ) -> OutputPlan {
         let (addr, len) = (bytes.as_ptr().addr(), bytes.len());
         let (space, rules) = self.at(addr);
-        let thresholds = rules.thresholds(parties.server);
-        let (scheme, reason) = self.convert_foreign(scheme, addr);
-        let planned = OutputPlan { scheme, reason, in_place: 0..len };
+        let planned = OutputPlan { scheme, reason: None, in_place: 0..len };
         let copied = |reason| OutputPlan { scheme: Scheme::Copy, reason: Some(reason), in_place: 0..0 };
+        if let Some(reason) = self.copied_for(scheme, (addr, len), hold, parties, (space, rules)) {
+            return copied(reason);
+        }
         match (scheme, hold) {
             (Scheme::Copy, _) => planned,
-            (Scheme::EmulatedCopy, _) if len < parties.shown_from => copied(Reason::Hidden),
-            // Where nothing can be protected, the threshold would convert every length, and hide the true reason.
-            (Scheme::EmulatedCopy, Hold::None) if matches!(space.protection(), Protection::None(_)) => {
-                copied(Reason::Unprotectable)
-            }
-            (Scheme::EmulatedCopy, Hold::None) if len < thresholds.output => {
-                match len >= thresholds.unchanged && space.spares_copy(addr, len, rules.stakes(space, len)) {
-                    true => planned,
+            (Scheme::EmulatedCopy, Hold::None) => {
+                let output = rules.thresholds(parties.server).output;
+                match len >= output || space.spares_copy(addr, len, rules.stakes(space, len)) {
+                    true if len < output => planned,
+                    true => OutputPlan { in_place: self.cut(addr, len, output), ..planned },
                     false => copied(Reason::Short),
                 }
             }
-            (Scheme::EmulatedCopy, Hold::None) => {
-                OutputPlan { in_place: self.cut(addr, len, thresholds.output), ..planned }
-            }
-            (Scheme::EmulatedCopy, _) if len < thresholds.held => copied(Reason::Short),
             (_, Hold::Borrow) => match (scheme, space.borrowable(addr, len)) {
                 (_, kept) if kept.len() == len => planned,
                 (Scheme::EmulatedCopy, kept) if !kept.is_empty() => OutputPlan { in_place: kept, ..planned },
                 _ => copied(Reason::Neighbours),
             },
             _ => planned,
+        }
+    }
+
+    /// Why an output of native memory by `scheme` is copied, as far as its length and its place in `space` alone tell.
+    #[inline]
+    pub(crate) fn copied_for(
+        &self,
+        scheme: Scheme,
+        (addr, len): (usize, usize),
+        hold: Hold,
+        parties: Parties,
+        (space, rules): (&Space, &Rules),
+    ) -> Option<Reason> {
+        let is_short = || match hold {
+            Hold::None => rules.is_short(parties.server, len, |t| t.output.min(t.unchanged)),
+            Hold::Borrow | Hold::Owner => rules.is_short(parties.server, len, |t| t.held),
+        };
+        match scheme {
+            Scheme::EmulatedCopy | Scheme::Share | Scheme::EmulatedShare if !space.may_hold(addr) => {
+                Some(Reason::Foreign)
+            }
+            Scheme::EmulatedCopy if len < parties.shown_from => Some(Reason::Hidden),
+            // Where nothing can be protected, the threshold would convert every length, and hide the true reason.
+            Scheme::EmulatedCopy
+                if hold == Hold::None && matches!(space.protection(), Protection::None(_)) =>
+            {
+                Some(Reason::Unprotectable)
+            }
+            Scheme::EmulatedCopy if is_short() => Some(Reason::Short),
+            _ => None,
         }
     }
 

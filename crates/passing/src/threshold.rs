@@ -12,7 +12,7 @@
 //! request carries in its record ([`CARRIED`]).
 //! Source: thesis §4.1, §4.2, §4.3, §5.1.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use genie_memory::InputPlan;
 use serde::{Deserialize, Serialize};
@@ -126,6 +126,11 @@ impl Thresholds {
         }
     }
 
+    fn exceeds_carried(&self) -> bool {
+        let Self { output, unchanged, held, input, input_alone, .. } = *self;
+        [output, unchanged, held, input, input_alone].into_iter().all(|len| len > CARRIED)
+    }
+
     const fn to_array(self) -> [usize; 8] {
         let Self { output, unchanged, held, input, input_alone, input_run, input_edge, mapping } = self;
         [output, unchanged, held, input, input_alone, input_run, input_edge, mapping]
@@ -187,22 +192,33 @@ impl Thresholds {
 
 /// Thresholds that change while transfers look at them: each one by itself, since transfers are right with any.
 #[derive(Debug)]
-pub(crate) struct Current([AtomicUsize; 8]);
+pub(crate) struct Current {
+    values: [AtomicUsize; 8],
+    /// Whether all data that records carry is shorter than each threshold below which data is copied.
+    exceeds_carried: AtomicBool,
+}
 
 impl Current {
     pub(crate) fn new(thresholds: Thresholds) -> Self {
-        Self(thresholds.to_array().map(AtomicUsize::new))
+        let exceeds_carried = AtomicBool::new(thresholds.exceeds_carried());
+        Self { values: thresholds.to_array().map(AtomicUsize::new), exceeds_carried }
     }
 
     #[inline]
     pub(crate) fn get(&self) -> Thresholds {
-        Thresholds::from_array(std::array::from_fn(|index| self.0[index].load(Ordering::Relaxed)))
+        Thresholds::from_array(std::array::from_fn(|index| self.values[index].load(Ordering::Relaxed)))
+    }
+
+    #[inline]
+    pub(crate) fn exceeds_carried(&self) -> bool {
+        self.exceeds_carried.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set(&self, thresholds: Thresholds) {
-        for (current, wanted) in self.0.iter().zip(thresholds.to_array()) {
+        for (current, wanted) in self.values.iter().zip(thresholds.to_array()) {
             current.store(wanted, Ordering::Relaxed);
         }
+        self.exceeds_carried.store(thresholds.exceeds_carried(), Ordering::Relaxed);
     }
 }
 

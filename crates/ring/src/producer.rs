@@ -139,17 +139,18 @@ impl Producer {
         self.bell.ring();
     }
 
-    /// Whether a record of `len` bytes has room now; true if it never has, or nothing can be sent any more.
+    /// Whether any record of up to `len` bytes has room now; true if one of `len` bytes never has, or nothing can be sent any more.
     pub fn has_room(&mut self, len: usize) -> bool {
-        let room = if len <= self.inline_max {
-            self.make_room(self.lines.tail + lines_of(len) as u64, self.area.tail)
-        } else if len <= self.record_max() {
-            let place = place(self.area.tail, len, self.direction.layout().area);
-            self.make_room(self.lines.tail + 1, place.end)
-        } else {
+        if len > self.record_max() {
             return true;
+        }
+        // A record that needs no room in the area may need more lines than a longer one that does.
+        let lines_end = self.lines.tail + lines_of(len.min(self.inline_max)) as u64;
+        let area_end = match len > self.inline_max {
+            true => place(self.area.tail, len, self.direction.layout().area).end,
+            false => self.area.tail,
         };
-        !matches!(room, Err(PushError::Full))
+        !matches!(self.make_room(lines_end, area_end), Err(PushError::Full))
     }
 
     /// Asks the peer to ring this side's bell once it has made room. Returns whether there is still no room; if there

@@ -260,12 +260,14 @@ impl Remote {
                     Transfer::In(input) => {
                         announcements.own(&self.link, &input.segments(), writes, &mut segments)?;
                     }
-                    Transfer::Located(located) if let Some(shown) = located.shown() => {
-                        announcements.own(&self.link, &shown, writes, &mut segments)?;
-                    }
                     Transfer::Located(located) => {
-                        for location in located.fragment_locations() {
-                            announcements.lent(&self.link, location, writes, &mut segments)?;
+                        for (index, location) in located.fragment_locations().iter().enumerate() {
+                            match located.shown(index) {
+                                Some(shown) => {
+                                    announcements.own(&self.link, &shown, writes, &mut segments)?
+                                }
+                                None => announcements.lent(&self.link, location, writes, &mut segments)?,
+                            }
                         }
                     }
                     Transfer::Forwarded(_) | Transfer::Carried(_) | Transfer::None(_) => {}

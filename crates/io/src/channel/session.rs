@@ -137,7 +137,7 @@ impl Session {
                 && let Some(element) = elements.next().filter(Element::is_carried)
             {
                 let data = cut(&mut carried, &element, buffer.direction);
-                work.receive_buffer(buffer.direction, buffer.is_copied, data, element.len as usize);
+                work.receive_buffer(buffer.direction, data, element.len as usize);
                 continue;
             }
             work.add_buffer(buffer.direction);
@@ -149,7 +149,7 @@ impl Session {
                     continue;
                 }
                 let lent = self.element(view, &element, buffer.direction, access)?;
-                work.buffers[index].elements.push(WorkElement::located(lent));
+                work.add_element(WorkElement::located(lent));
             }
         }
         Ok(work)
@@ -233,7 +233,7 @@ impl Session {
             error = private.write_back(&mut work).err();
         }
         // Mappings made for this request end before the client may use its memory again.
-        work.buffers.iter_mut().for_each(WorkBuffer::let_go);
+        work.wrapped_mut().iter_mut().for_each(WorkBuffer::let_go);
         let counts = if error.is_some() { Counts::FAILURE } else { Counts::of(&work) };
         let mut in_progress = self.in_progress.lock();
         let is_anticipated = in_progress.leave(slot);

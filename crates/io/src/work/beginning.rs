@@ -213,7 +213,7 @@ impl Work {
                     self.add_buffer(Direction::Out);
                     elements.take_each(|element| {
                         let is_lasting = matches!(element.memory, Memory::Lasting(_));
-                        let borrowed = self.add_element(&way, element);
+                        let borrowed = self.begin_element(&way, element);
                         let in_place = borrowed.filter(|_| !is_lasting && self.is_last_in_place());
                         if let (Some(bytes), Some(borrowings)) = (in_place, borrowings.as_deref_mut()) {
                             borrowings.outputs.push((bytes.as_ptr().addr(), bytes.len()));
@@ -224,7 +224,7 @@ impl Work {
                     self.add_buffer(Direction::In);
                     elements.take_each(|element| {
                         let is_lasting = matches!(element.memory, Memory::Lasting(_));
-                        let borrowed = self.add_element(&way, element);
+                        let borrowed = self.begin_element(&way, element);
                         let in_place = borrowed.as_ref().filter(|_| !is_lasting && self.is_last_in_place());
                         if let (Some(bytes), Some(borrowings)) = (in_place, borrowings.as_deref_mut()) {
                             borrowings.inputs.push((bytes.as_ptr().addr(), bytes.len()));
@@ -248,7 +248,7 @@ impl Work {
     }
 
     /// Adds an element to the last buffer; returns the memory that it borrows.
-    fn add_element<B: Begin<Migrant = M>, M: Moved>(
+    fn begin_element<B: Begin<Migrant = M>, M: Moved>(
         &mut self,
         way: &Way<'_>,
         element: Element<B, M>,
@@ -336,8 +336,7 @@ impl Work {
             // Where a server has taken memory away, what was copied is zeros, and no data.
             self.error = Some(genie_passing::Error::from(lost).into());
         }
-        let buffer = self.buffers.last_mut().expect("an element is added to a buffer");
-        buffer.elements.push(WorkElement { transfer: Transfer::Carried(carried), kept: Kept::Nothing });
+        self.add_element(WorkElement { transfer: Transfer::Carried(carried), kept: Kept::Nothing });
         true
     }
 
@@ -351,8 +350,7 @@ impl Work {
             self.error.get_or_insert(error);
             Transfer::None(scheme)
         });
-        let buffer = self.buffers.last_mut().expect("an element is added to a buffer");
-        buffer.elements.push(WorkElement { transfer, kept });
+        self.add_element(WorkElement { transfer, kept });
     }
 }
 

@@ -6,12 +6,12 @@
 //! they go to the record, and from the record to the server's work, where the server's code finds them. Inputs are the mirror
 //! image.
 //! Invariants: the bytes stay where they are until the work is over, since views of them are kept beside the work. What
-//! a server has not filled of an input is zeros.
+//! a server has not filled of an input is zeros. They are loaded and stored by [`Span`]s alone.
 //! Limits: [`genie_passing::CARRIED`] bytes in an element; [`MAX_CARRIED`] in a request. What does not fit is passed as longer
 //! data is.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use genie_memory::{Direction, Segments, Span};
 use genie_passing::{CARRIED, Output, Parties, Passing, Receipt, Scheme, Source};
@@ -38,6 +38,7 @@ pub(crate) struct Carried {
 const _: () = assert!(MAX_CARRIED <= u16::MAX as usize, "places in the store are kept in 16 bits");
 
 /// The bytes of a work's carried elements. Any thread may load and store them: those of inputs are the server's to fill.
+/// No reference to the words is used.
 #[derive(Default)]
 pub(crate) struct Store {
     words: Vec<AtomicU64>,
@@ -77,39 +78,19 @@ impl Store {
         })
     }
 
-    /// Stores bytes from `at` on.
+    /// The first `len` bytes of an element.
+    ///
+    /// # Panics
+    /// When they go beyond the store.
     #[inline]
-    fn fill(&self, at: usize, bytes: &[u8]) {
-        let words = &self.words[at / WORD..];
-        let (whole, rest) = bytes.as_chunks::<WORD>();
-        for (word, bytes) in words.iter().zip(whole) {
-            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
-        }
-        if !rest.is_empty() {
-            let mut last = [0; WORD];
-            last[..rest.len()].copy_from_slice(rest);
-            words[whole.len()].store(u64::from_ne_bytes(last), Ordering::Relaxed);
-        }
-    }
-
-    /// Loads bytes from `at` on.
-    #[inline]
-    fn read(&self, at: usize, bytes: &mut [u8]) {
-        let words = &self.words[at / WORD..];
-        let (whole, rest) = bytes.as_chunks_mut::<WORD>();
-        for (word, bytes) in words.iter().zip(&mut *whole) {
-            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-        }
-        if !rest.is_empty() {
-            let last = words[whole.len()].load(Ordering::Relaxed).to_ne_bytes();
-            rest.copy_from_slice(&last[..rest.len()]);
-        }
+    pub(crate) fn span(&self, carried: &Carried, len: usize) -> Span {
+        let start = self.words.as_ptr().cast_mut().cast();
+        Span::new(start, self.words.len() * WORD).part(usize::from(carried.at), len)
     }
 
     /// Where an element's bytes are.
     pub(crate) fn segments(&self, carried: &Carried) -> Segments {
-        let start = self.words.as_ptr().cast_mut().cast::<u8>().wrapping_add(usize::from(carried.at));
-        Segments::from_slice(&[Span::new(start, carried.len())])
+        Segments::from_slice(&[self.span(carried, carried.len())])
     }
 
     /// An element of a request that came in a record.
@@ -118,7 +99,10 @@ impl Store {
         let passed = genie_passing::Carried::new(Scheme::Fragment, None);
         let carried = match direction {
             Direction::Out => Carried::output(self, passed, data),
-            Direction::In => Carried::input(self, passed, len),
+            Direction::In => Carried::input(self, passed, len).map(|input| {
+                self.zero(&input);
+                Carried { is_ready: false, ..input }
+            }),
         };
         let carried = carried.expect("a request that came carries no more than there is room for");
         WorkElement { transfer: Transfer::Carried(carried), kept: Kept::Nothing }
@@ -143,21 +127,19 @@ impl Carried {
     #[inline]
     pub(crate) fn output(store: &mut Store, passed: genie_passing::Carried, bytes: &[u8]) -> Option<Self> {
         let at = store.take(bytes.len())?;
-        store.fill(usize::from(at), bytes);
         let mut carried =
             Self { direction: Direction::Out, is_ready: true, at, len: bytes.len() as u16, passed };
+        store.put(&carried, bytes);
         carried.passed.copied(bytes.len());
         Some(carried)
     }
 
-    /// An input of `len` bytes, which are zeros; none if there is no room.
+    /// An input of `len` bytes, which are still what they were; none if there is no room.
     #[inline]
     pub(crate) fn input(store: &mut Store, passed: genie_passing::Carried, len: usize) -> Option<Self> {
         let at = store.take(len)?;
         store.inputs += carried_room(len);
-        let words = &store.words[usize::from(at) / WORD..store.used / WORD];
-        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        Some(Self { direction: Direction::In, is_ready: false, at, len: len as u16, passed })
+        Some(Self { direction: Direction::In, is_ready: true, at, len: len as u16, passed })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -203,13 +185,13 @@ impl Carried {
     /// Copies all bytes to `bytes`, which are as many.
     #[inline]
     pub(crate) fn copy_to(&self, store: &Store, bytes: &mut [u8]) {
-        store.read(usize::from(self.at), bytes);
+        store.get(self, bytes);
     }
 
     /// Copies the first bytes to `bytes`, as many as both have; returns how many.
     pub(super) fn peek(&self, store: &Store, actual: usize, bytes: &mut [u8]) -> usize {
         let len = actual.min(bytes.len());
-        store.read(usize::from(self.at), &mut bytes[..len]);
+        store.get(self, &mut bytes[..len]);
         len
     }
 
@@ -227,7 +209,7 @@ impl Carried {
         let Some(bytes) = bytes else { return Ok(()) };
         self.check_room(actual, bytes.len())?;
         let missing = guard::breaks();
-        store.read(usize::from(self.at), &mut bytes[..actual]);
+        store.get(self, &mut bytes[..actual]);
         self.passed.copied(actual);
         // It is not known which memory was lost: maybe the one that was just stored into.
         if guard::breaks() != missing && server.has_losses() {
@@ -305,13 +287,14 @@ impl Work {
     /// No memory.
     #[cold]
     pub(crate) fn wrap_outputs(&mut self, passing: &Passing, parties: Parties) -> Result<(), Error> {
-        let Self { buffers, store, .. } = self;
+        let Self { buffers, store, has_wrapped, .. } = self;
         for buffer in buffers {
             for element in &mut buffer.elements {
                 if let Transfer::Carried(carried) = &element.transfer
                     && !carried.is_input()
                 {
                     element.transfer = Transfer::Out(carried.wrapped(store, passing, parties)?);
+                    *has_wrapped = true;
                 }
             }
         }
@@ -322,16 +305,26 @@ impl Work {
     #[inline]
     pub(crate) fn receive(&mut self, direction: Direction, data: &[u8], len: usize) {
         let element = self.store.receive(direction, data, len);
-        self.buffers.last_mut().expect("an element is added to a buffer").elements.push(element);
+        self.add_element(element);
     }
 
     /// Adds a buffer that has only such an element.
     #[inline]
-    pub(crate) fn receive_buffer(&mut self, direction: Direction, is_copied: bool, data: &[u8], len: usize) {
+    pub(crate) fn receive_buffer(&mut self, direction: Direction, data: &[u8], len: usize) {
         let mut buffer = WorkBuffer::new(direction);
-        buffer.is_copied = is_copied;
+        buffer.is_copied = true;
         buffer.elements.push(self.store.receive(direction, data, len));
         self.buffers.push(buffer);
+    }
+
+    /// The transfer of an input whose data its server has elsewhere.
+    pub(crate) fn supplied(&mut self, index: usize, element: usize) -> Option<&mut Transfer> {
+        let transfer = &mut self.buffers[index].elements.get_mut(element)?.transfer;
+        if let Transfer::Carried(carried) = transfer {
+            *transfer = Transfer::Located(carried.supplied(&self.store));
+            self.has_wrapped = true;
+        }
+        Some(transfer)
     }
 
     /// Notes what the reply carries of inputs.
@@ -348,7 +341,7 @@ impl Work {
             if let Transfer::Carried(carried) = &element.transfer {
                 passed += here;
                 let (bytes, later) = rest.split_at(here.min(rest.len()));
-                self.store.fill(usize::from(carried.at), bytes);
+                self.store.put(carried, bytes);
                 rest = later;
             }
             Ok(())

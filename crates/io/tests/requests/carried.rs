@@ -31,13 +31,17 @@ const FORWARD: ServiceId = ServiceId(4);
 /// Pins the output, replies, and says what it was when its pin is the only hold.
 const PIN: ServiceId = ServiceId(5);
 
-static SERVICES: [Service; 6] = [
+/// As [`FORWARD`], and gives back how many bytes of the only buffer had to be copied for that.
+const COPIED: ServiceId = ServiceId(6);
+
+static SERVICES: [Service; 7] = [
     Service::new("echo", true, true),
     Service::new("half", true, true),
     Service::new("print", true, true),
     Service::new("keep", true, true),
     Service::new("forward", true, true),
     Service::new("pin", true, true),
+    Service::new("copied", true, true),
 ];
 
 #[derive(Default)]
@@ -73,14 +77,14 @@ impl Probe {
             }
             PRINT => {
                 request.ready(1)?.fill(CANARY);
+                request.set_actual(1, 64)?;
                 let printed = format!("{request:?}");
                 request.set_argument(printed.as_bytes())?;
             }
-            FORWARD => {
+            FORWARD | COPIED => {
                 let (interface, next) = self.next.as_ref().expect("a next server");
                 let has_input = all.clone().any(|index| request.direction(index) == Ok(Direction::In));
-                let mut asked =
-                    interface.request(next, if has_input { HALF } else { ECHO }).room(4 * CARRIED);
+                let mut asked = interface.request(next, if has_input { HALF } else { ECHO }).room(64 << 10);
                 for index in all.clone() {
                     let fragment = request.fragment(index, 0..request.len(index))?;
                     asked = match request.direction(index)? {
@@ -89,7 +93,11 @@ impl Probe {
                     };
                 }
                 let reply = asked.send().map_err(|failed| failed.error)?;
-                request.set_argument(reply.argument())?;
+                let copied: usize = reply.receipts().map(|receipt| receipt.copied).sum();
+                match request.service() {
+                    COPIED => request.set_argument(&copied.to_le_bytes())?,
+                    _ => request.set_argument(reply.argument())?,
+                }
                 drop(reply);
                 for index in all.filter(|_| has_input) {
                     request.set_actual(index, request.len(index))?;
@@ -259,6 +267,30 @@ fn thresholds_that_avoid_every_copy_have_only_copy_carried() {
     assert_eq!((receipt.effective, receipt.copied), (Scheme::EmulatedCopy, 0));
 }
 
+/// Whether data that stays unchanged is protected was asked twice for each output, and so it never was. Nothing costs anything here, so
+/// the eighth output is the first trial.
+#[test]
+fn data_too_short_to_protect_is_not_carried_where_its_thresholds_have_it_tried() {
+    let (reached, _interface, _probe) = Reached::one(ServeOptions::default());
+    let config =
+        Config { granularity: Granularity::Only(GranuleKind::Base), limit: 64 << 20, ..Config::default() };
+    let thresholds = Thresholds { output: usize::MAX, ..Thresholds::ALWAYS };
+    let space = Space::new(&config).expect("a space");
+    if let genie_memory::Protection::None(reason) = space.protection() {
+        let test = "data_too_short_to_protect_is_not_carried_where_its_thresholds_have_it_tried";
+        return crate::support::machine::skip(test, &format!("nothing can be protected: {reason:?}"));
+    }
+    let passing = Passing::new(space, Costs::default()).with_thresholds(thresholds);
+    let interface = Interface::new(passing, Limits::default());
+    let probe = reached.connect(&interface, "probe");
+    let native = interface.allocate(64).expect("memory");
+    let copied = (0..9).map(|_| {
+        let pending = interface.request(&probe, ECHO).out(Out::emulated_copy(&native)).room(64).submit();
+        pending.expect("a request").sync().expect("a reply").receipt().copied
+    });
+    assert_eq!(copied.collect::<Vec<_>>(), [64, 64, 64, 64, 64, 64, 64, 0, 0]);
+}
+
 #[test]
 fn what_a_server_has_not_filled_is_nobodys() {
     let (reached, interface, probe) = Reached::one(ServeOptions::default());
@@ -298,6 +330,24 @@ fn what_a_subcontractor_has_not_filled_is_nobodys() {
         assert!(input[..len / 2].iter().all(|byte| *byte == 1), "{len}");
         assert!(input[len / 2..].iter().all(|byte| *byte == 0), "{len}: {input:?}");
     }
+}
+
+/// One short element had all of the buffer's others copied, too, and its input's zeroed.
+#[test]
+fn of_a_buffer_that_is_forwarded_only_what_was_carried_is_copied() {
+    let (_reached, interface, middle) = Reached::chain();
+    let (long, short) = ([1; 9000], [CANARY; 64]);
+    let copied = |reply: genie_io::Reply| usize::from_le_bytes(reply.argument().try_into().expect("a count"));
+    let output = |service| interface.request(&middle, service).room(64 << 10).out(Out::copy(&long));
+    let reply = output(FORWARD).and_out(Out::copy(&short)).and_out(Out::copy(&long)).send().expect("a reply");
+    assert_eq!(reply.argument(), [&long[..], &short, &long].concat());
+    let reply = output(COPIED).and_out(Out::copy(&short)).and_out(Out::copy(&long)).send();
+    assert_eq!(copied(reply.expect("a reply")), short.len(), "an output");
+    let (mut first, mut second, mut third) = ([5; 9000], [5; 64], [5; 9000]);
+    let request = interface.request(&middle, COPIED).room(8).input(In::copy(&mut first));
+    let reply = request.and_input(In::copy(&mut second)).and_input(In::copy(&mut third)).send();
+    assert_eq!(copied(reply.expect("a reply")), short.len(), "an input");
+    assert_eq!((first, second), ([1; 9000], [1, 0].map(|byte| [byte; 32]).concat()[..].try_into().unwrap()));
 }
 
 /// The pool that had gone with the subcontractor was blamed.
@@ -357,9 +407,17 @@ fn more_short_elements_than_a_record_carries_arrive() {
     assert_eq!(request.send().expect("a reply").argument(), data.concat());
 }
 
-/// There was said to be room for records whose carried bytes had none.
+/// There was said to be room for records whose carried bytes had none, and for a record that goes on the ring's lines if the area
+/// had room for a longer one.
 #[test]
 fn there_is_room_for_what_is_carried_where_there_is_said_to_be() {
+    for (count, len, fits) in [(6, CARRIED, 2..10), (1, 193, 10..40), (1, 224, 10..40), (1, CARRIED, 10..40)]
+    {
+        there_is_room_for(count, len, fits);
+    }
+}
+
+fn there_is_room_for(count: usize, len: usize, fits: std::ops::Range<usize>) {
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
     let rings = Layout { lines: 64, area: 8192 };
@@ -380,27 +438,33 @@ fn there_is_room_for_what_is_carried_where_there_is_said_to_be() {
     let mut pending = Vec::new();
     loop {
         let mut request = interface.request(&probe, KEEP);
-        for _ in 0..6 {
-            request = request.out(Out::copy(&bytes));
+        for _ in 0..count {
+            request = request.out(Out::copy(&bytes[..len]));
         }
         if !request.has_room() {
             break;
         }
-        pending.push(request.submit().expect("there was said to be room"));
+        pending.push(request.submit().unwrap_or_else(|failed| panic!("{count} of {len}: {failed}")));
     }
-    assert!((2..10).contains(&pending.len()), "{}", pending.len());
+    assert!(fits.contains(&pending.len()), "{count} of {len}: {}", pending.len());
 }
 
 #[test]
 fn a_request_that_is_printed_shows_no_data() {
     let (_reached, interface, probe) = Reached::one(ServeOptions::default());
-    let mut input = [0; 64];
-    let request = interface.request(&probe, PRINT).out(Out::copy(&[CANARY; 64])).input(In::copy(&mut input));
-    let reply = request.room(1 << 16).send().expect("a reply");
-    let printed = String::from_utf8_lossy(reply.argument());
-    assert!(printed.contains("Store"), "{printed}");
     let words = [u64::from_ne_bytes([CANARY; 8]).to_string(), format!("{CANARY}, {CANARY}")];
-    assert!(!words.iter().any(|word| printed.contains(word)), "{printed}");
+    // The second one is printed when the first one's records have gone.
+    for _ in 0..2 {
+        let mut input = [0; 64];
+        let request =
+            interface.request(&probe, PRINT).out(Out::copy(&[CANARY; 64])).input(In::copy(&mut input));
+        let reply = request.room(1 << 16).send().expect("a reply");
+        assert_eq!(reply.buffers[1].actual, 64);
+        for printed in [String::from_utf8_lossy(reply.argument()), format!("{probe:?}").into()] {
+            assert!(!words.iter().any(|word| printed.contains(word)), "{printed}");
+        }
+        assert!(String::from_utf8_lossy(reply.argument()).contains("Store"));
+    }
 }
 
 #[test]
