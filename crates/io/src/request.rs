@@ -385,6 +385,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     }
 
     /// How many buffers there are.
+    #[inline]
     pub(crate) fn buffers_count(&self) -> usize {
         self.buffers.earlier.len() + usize::from(self.buffers.last.is_some())
     }

@@ -15,6 +15,7 @@ use genie_memory::{Direction, Space};
 use genie_passing::{Parties, Passing, Preferred};
 use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
+use smallvec::SmallVec;
 
 use super::announce::{Announcements, Segments};
 use super::in_progress::MOST_REQUESTS;
@@ -28,7 +29,7 @@ use crate::followers::Followers;
 use crate::location::Viewer;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
-use crate::work::{Transfer, WorkElement};
+use crate::work::{Carried, Transfer, WorkElement};
 use crate::{Error, Request, RequestId, Service, ServiceId};
 
 /// The fixed parts of a reply, at most.
@@ -239,10 +240,17 @@ impl Remote {
         let Sending { announcements, body, .. } = sending;
         let arguments = &request.work().arguments;
         let mut writer = RequestWriter::begin(body, slot, service, &arguments.request, arguments.room)?;
+        if request.work().buffers.is_empty() {
+            return Ok(());
+        }
         let mut segments = Segments::new();
+        let mut outputs = SmallVec::<[&Carried; 8]>::new();
         for buffer in &request.work().buffers {
             if let [WorkElement { transfer: Transfer::Carried(carried), .. }] = buffer.elements.as_slice() {
                 writer.carried_buffer(buffer.direction, carried.len())?;
+                if !carried.is_input() {
+                    outputs.push(carried);
+                }
                 continue;
             }
             let writes = buffer.direction == Direction::In;
@@ -250,6 +258,9 @@ impl Remote {
             for element in &buffer.elements {
                 if let Transfer::Carried(carried) = &element.transfer {
                     writer.carried_element(carried.len())?;
+                    if !carried.is_input() {
+                        outputs.push(carried);
+                    }
                     continue;
                 }
                 segments.clear();
@@ -275,8 +286,9 @@ impl Remote {
                 writer.element(segments.iter().copied())?;
             }
         }
-        let work = request.work();
-        work.each_carried_output(|carried| carried.copy_to(&work.store, writer.carried(carried.len())));
+        for carried in outputs {
+            carried.copy_to(&request.work().store, writer.carried(carried.len()));
+        }
         Ok(())
     }
 

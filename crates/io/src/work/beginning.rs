@@ -15,6 +15,7 @@ use crate::request::Elements;
 use crate::{Error, Failed, Request, ServerHandle, telemetry, views};
 
 /// By which means a request's elements are passed.
+#[derive(Clone, Copy)]
 struct Way<'a> {
     passing: &'a Passing,
     parties: Parties,
@@ -27,9 +28,9 @@ struct Way<'a> {
 
 impl Way<'_> {
     /// A server in another process is shown whole objects, and so sees no other server's pool: its own pool lends.
-    fn lent_by(&self, lender: &ServerHandle) -> Self {
-        let is_here = self.parties.server == LenderId::OWN;
-        let lender = if is_here { lender.parties().lender } else { self.parties.lender };
+    fn lent_by(&self, lender: Option<&ServerHandle>) -> Self {
+        let lender = lender.filter(|_| self.parties.server == LenderId::OWN);
+        let lender = lender.map_or(self.parties.lender, |lender| lender.parties().lender);
         Self { parties: Parties { lender, ..self.parties }, ..*self }
     }
 
@@ -85,6 +86,7 @@ impl Begin for &[u8] {
         }
     }
 
+    #[inline]
     fn carry(
         way: &Way<'_>,
         store: &mut Store,
@@ -126,6 +128,7 @@ impl Begin for &mut [u8] {
         }
     }
 
+    #[inline]
     fn carry(
         way: &Way<'_>,
         store: &mut Store,
@@ -195,6 +198,10 @@ impl Work {
         request: &mut Request<'_, '_, 'i>,
         mut borrowings: Option<&mut Borrowings>,
     ) -> Destinations<'i> {
+        let mut destinations = Destinations::new();
+        if request.buffers_count() == 0 {
+            return destinations;
+        }
         let (passing, parties) = (request.interface.passing(), request.server.parties());
         let default = request.interface.scheme();
         let carries = match request.server.remote() {
@@ -206,7 +213,6 @@ impl Work {
             None => Carries::NOTHING,
         };
         let way = Way { passing, parties, is_held: borrowings.is_some(), default, carries };
-        let mut destinations = Destinations::new();
         for buffer in request.buffers.iter_mut() {
             match buffer {
                 Elements::Out(elements) => {
@@ -214,8 +220,10 @@ impl Work {
                     elements.take_each(|element| {
                         let is_lasting = matches!(element.memory, Memory::Lasting(_));
                         let borrowed = self.begin_element(&way, element);
-                        let in_place = borrowed.filter(|_| !is_lasting && self.is_last_in_place());
-                        if let (Some(bytes), Some(borrowings)) = (in_place, borrowings.as_deref_mut()) {
+                        if let (Some(bytes), Some(borrowings)) = (borrowed, borrowings.as_deref_mut())
+                            && !is_lasting
+                            && self.is_last_in_place()
+                        {
                             borrowings.outputs.push((bytes.as_ptr().addr(), bytes.len()));
                         }
                     });
@@ -225,8 +233,10 @@ impl Work {
                     elements.take_each(|element| {
                         let is_lasting = matches!(element.memory, Memory::Lasting(_));
                         let borrowed = self.begin_element(&way, element);
-                        let in_place = borrowed.as_ref().filter(|_| !is_lasting && self.is_last_in_place());
-                        if let (Some(bytes), Some(borrowings)) = (in_place, borrowings.as_deref_mut()) {
+                        if let (Some(bytes), Some(borrowings)) = (&borrowed, borrowings.as_deref_mut())
+                            && !is_lasting
+                            && self.is_last_in_place()
+                        {
                             borrowings.inputs.push((bytes.as_ptr().addr(), bytes.len()));
                         }
                         destinations.extend(borrowed);
@@ -238,7 +248,11 @@ impl Work {
     }
 
     /// Whether the element added last passes the client's memory in place.
+    #[inline]
     fn is_last_in_place(&self) -> bool {
+        if !self.has_wrapped {
+            return false;
+        }
         let last = self.buffers.last().and_then(|buffer| buffer.elements.last());
         last.is_some_and(|element| match &element.transfer {
             Transfer::Out(output) => output.receipt().held,
@@ -248,83 +262,110 @@ impl Work {
     }
 
     /// Adds an element to the last buffer; returns the memory that it borrows.
+    #[inline]
     fn begin_element<B: Begin<Migrant = M>, M: Moved>(
         &mut self,
         way: &Way<'_>,
         element: Element<B, M>,
     ) -> Option<B> {
-        let scheme = if element.is_by_default { way.default } else { element.scheme };
-        let lent;
-        let way = match element.lender.as_deref() {
-            Some(lender) => {
-                lent = way.lent_by(lender);
-                &lent
-            }
-            None => way,
-        };
-        let has_failed = self.error.is_some();
-        let begin = |by: Scheme, bytes: &[u8], is_owned| match has_failed {
-            true => Ok(Transfer::None(scheme)),
-            false => B::begin_native(way, by, bytes, is_owned),
-        };
-        match element.memory {
+        let Element { scheme, is_by_default, lender, memory } = element;
+        let scheme = if is_by_default { way.default } else { scheme };
+        let lender = lender.as_deref();
+        match memory {
             Memory::Borrowed(bytes) => {
-                let (by, reason) = match B::borrowed_by(way, scheme, &bytes) {
+                let by = match B::borrowed_by(way, scheme, &bytes) {
                     // A program that names no scheme loses nothing by a default that cannot be had here (§13.1).
-                    (Scheme::Copy, Some(Reason::Borrowed)) if element.is_by_default => {
+                    (Scheme::Copy, Some(Reason::Borrowed)) if is_by_default => {
                         (Scheme::EmulatedCopy, Some(Reason::Borrowed))
                     }
                     by => by,
                 };
-                if !self.carry::<B>(way, (scheme, by, reason), &bytes, false) {
-                    let begun = begin(by, &bytes, false).map(|transfer| note(scheme, reason, transfer));
+                if !self.carry::<B>(way, (scheme, by), &bytes, false) {
+                    let begun = self.begun::<B>(way, lender, (scheme, by), &bytes, false);
                     self.add(scheme, begun, Kept::Nothing);
                 }
-                return Some(bytes);
+                Some(bytes)
             }
             Memory::Lasting(bytes) => {
-                if !self.carry::<B>(way, (scheme, scheme, None), &bytes, true) {
-                    let begun = begin(scheme, &bytes, true);
+                let by = (scheme, None);
+                if !self.carry::<B>(way, (scheme, by), &bytes, true) {
+                    let begun = self.begun::<B>(way, lender, (scheme, by), &bytes, true);
                     self.add(scheme, begun, Kept::Nothing);
                 }
-                return Some(bytes);
+                Some(bytes)
             }
+            memory => {
+                self.begin_given::<B, M>(way, lender, scheme, memory);
+                None
+            }
+        }
+    }
+
+    /// As `begin_element`, for memory that is not borrowed.
+    #[inline(never)]
+    fn begin_given<B: Begin<Migrant = M>, M: Moved>(
+        &mut self,
+        way: &Way<'_>,
+        lender: Option<&ServerHandle>,
+        scheme: Scheme,
+        memory: Memory<B, M>,
+    ) {
+        match memory {
             Memory::Owned(buffer, range) => {
-                if self.carry::<B>(way, (scheme, scheme, None), &buffer[range.clone()], true) {
+                let by = (scheme, (scheme, None));
+                if self.carry::<B>(way, by, &buffer[range.clone()], true) {
                     self.last_element().kept = Kept::Buffer(buffer, range);
                 } else {
-                    let begun = begin(scheme, &buffer[range.clone()], true);
+                    let begun = self.begun::<B>(way, lender, by, &buffer[range.clone()], true);
                     self.add(scheme, begun, Kept::Buffer(buffer, range));
                 }
             }
-            Memory::Migrant(migrant) if has_failed => {
+            Memory::Migrant(migrant) if self.error.is_some() => {
                 self.add(scheme, Ok(Transfer::None(scheme)), B::keep(migrant));
             }
             Memory::Migrant(migrant) => {
-                let (begun, kept) = B::begin_migrant(way, scheme, migrant);
+                let (begun, kept) = B::begin_migrant(&way.lent_by(lender), scheme, migrant);
                 self.add(scheme, begun, kept);
             }
             Memory::Fragment(fragment) => {
                 let located = LocatedTransfer::fragment(*fragment, Receipt::new(scheme));
                 self.add(scheme, Ok(Transfer::Located(located)), Kept::Nothing);
             }
+            Memory::Borrowed(_) | Memory::Lasting(_) => unreachable!("begun as what is borrowed"),
         }
-        None
     }
 
-    /// Has the records carry the data, if that is how it is passed: for `asked`, by `scheme`, for this reason. Returns whether they do.
+    /// A transfer of native memory for `asked`, by the scheme and for the reason in `by`; none after a failure.
+    #[inline(never)]
+    fn begun<B: Begin>(
+        &self,
+        way: &Way<'_>,
+        lender: Option<&ServerHandle>,
+        (asked, (by, reason)): (Scheme, (Scheme, Option<Reason>)),
+        bytes: &[u8],
+        is_owned: bool,
+    ) -> Result<Transfer, Error> {
+        if self.error.is_some() {
+            return Ok(Transfer::None(asked));
+        }
+        let begun = B::begin_native(&way.lent_by(lender), by, bytes, is_owned);
+        begun.map(|transfer| note(asked, reason, transfer))
+    }
+
+    /// Has the records carry the data, if that is how it is passed: for `asked`, by the scheme and for the reason in `by`. Returns
+    /// whether they do.
     #[inline]
     fn carry<B: Begin>(
         &mut self,
         way: &Way<'_>,
-        (asked, scheme, reason): (Scheme, Scheme, Option<Reason>),
+        (asked, (by, reason)): (Scheme, (Scheme, Option<Reason>)),
         bytes: &[u8],
         is_owned: bool,
     ) -> bool {
         if self.error.is_some() {
             return false;
         }
-        let Some(mut carried) = B::carry(way, &mut self.store, scheme, bytes, is_owned) else { return false };
+        let Some(mut carried) = B::carry(way, &mut self.store, by, bytes, is_owned) else { return false };
         if let Some(reason) = reason {
             carried.note(asked, reason);
         }

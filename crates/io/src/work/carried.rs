@@ -43,7 +43,7 @@ const _: () = assert!(MAX_CARRIED <= u16::MAX as usize, "places in the store are
 pub(crate) struct Store {
     words: Vec<AtomicU64>,
     used: usize,
-    /// How much of that inputs use.
+    /// How much of that is not of outputs which the record carries.
     inputs: usize,
 }
 
@@ -146,7 +146,7 @@ impl Carried {
         usize::from(self.len)
     }
 
-    pub(super) fn is_input(&self) -> bool {
+    pub(crate) fn is_input(&self) -> bool {
         self.direction == Direction::In
     }
 
@@ -240,27 +240,9 @@ fn check(actual: usize, len: usize) -> Result<(), Error> {
 
 impl Work {
     /// Whether the record carries bytes of outputs.
-    pub(crate) fn carries_outputs(&self) -> bool {
-        let mut carries = false;
-        self.each_carried_output(|_| carries = true);
-        carries
-    }
-
-    /// Calls `see` with the outputs whose bytes the record carries, in order.
     #[inline]
-    pub(crate) fn each_carried_output(&self, mut see: impl FnMut(&Carried)) {
-        if self.store.used == self.store.inputs {
-            return;
-        }
-        for buffer in &self.buffers {
-            for element in &buffer.elements {
-                if let Transfer::Carried(carried) = &element.transfer
-                    && !carried.is_input()
-                {
-                    see(carried);
-                }
-            }
-        }
+    pub(crate) fn carries_outputs(&self) -> bool {
+        self.store.used != self.store.inputs
     }
 
     /// Calls `see` with the inputs whose bytes the reply carries, in order, and how many of each were passed.
@@ -298,6 +280,7 @@ impl Work {
                 }
             }
         }
+        store.inputs = store.used;
         Ok(())
     }
 

@@ -217,7 +217,10 @@ impl<'a> Request<'a> {
         for _ in 0..left {
             Buffer::read_checking(&mut cursor, |at, direction, element| tally.add(at, direction, element))?;
         }
-        let carried = cursor.bytes("what is carried of outputs", tally.carried_out)?;
+        let carried = match tally.carried_out {
+            0 => &[],
+            len => cursor.bytes("what is carried of outputs", len)?,
+        };
         cursor.end()?;
         let (slot, service, room) = (head.slot.get(), head.service.get(), head.room.get() as usize);
         let Tally { bytes, carried_room, .. } = tally;
