@@ -94,7 +94,9 @@ impl LocatedTransfer {
                 buffer.ensure_kept()?;
             }
             // The pool's memory may hold data of other clients of this process: what the server does not fill is to be nobody's.
-            Direction::In if is_carried => drop(buffer.data().fill(0)),
+            Direction::In if is_carried => {
+                buffer.data().fill(0);
+            }
             Direction::In => {}
         }
         Ok(buffer)
