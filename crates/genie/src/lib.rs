@@ -29,8 +29,8 @@
 //! ```
 //!
 //! The types say what may happen to a buffer: copy and emulated copy borrow it, for the call (output) or until the reply is
-//! taken (input); share takes a [`Buffer`] by value, and the reply brings it back; the migrant schemes take a [`Migrant`]
-//! for good. Safe code therefore cannot corrupt what a server still reads, whatever scheme it chooses.
+//! taken (input); share takes a [`Buffer`] by value, and the reply brings it back, or borrows bytes until `send` returns; the migrant schemes
+//! take a [`Migrant`] for good. Safe code therefore cannot corrupt what a server still reads, whatever scheme it chooses.
 //!
 //! # Where to go
 //!

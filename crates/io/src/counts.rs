@@ -9,8 +9,8 @@ use crate::work::Work;
 /// Requests, and the bytes of those that succeeded: as many as an output had, and as many as the server says that it has passed
 /// by an input ([`Incoming::set_actual`](crate::Incoming::set_actual)).
 ///
-/// A buffer counts as *copied* if the client says with the request that it copies most of the buffer (to the server's pool, or
-/// from it), if the server copied it from a buffer of its own, or if the channel is untrusted. Otherwise it counts as *passed*:
+/// A buffer counts as *copied* if the client says with the request that it copies most of the buffer (to the server's pool or
+/// the record, or from there), if the server copied it from a buffer of its own, or if the channel is untrusted. Otherwise it counts as *passed*:
 /// it lies in memory that both sides see, or changes places. A client that means to swap an input and then copies it after
 /// all, because the server has passed little, is not known here; receipts are exact.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

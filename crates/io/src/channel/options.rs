@@ -19,7 +19,7 @@ const ADDRESSES: usize = 1 << 40;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Bytes lent to each client (16 MiB), at most as many as the machine has; fewer where that would be more than an eighth of
-    /// what the process's memory cgroup leaves beyond a quarter of its limit. Data that is not passed in place is put
+    /// what the process's memory cgroup leaves beyond a quarter of its limit, or beyond 128 MiB if that is less. Data that is not passed in place is put
     /// there. Each client is lent memory of its own. Clients refuse a server whose pool and rings are longer than their
     /// [`ConnectOptions::lent`](super::ConnectOptions::lent).
     pub pool: usize,

@@ -22,8 +22,9 @@ const SMALL: usize = 8;
 /// have some, too.
 const FIRST_PART: usize = 8;
 const MORE_PART: usize = 2;
-/// The part of that cgroup's limit that first pools leave alone: clients that are yet to come have rings there.
+/// The part of that cgroup's limit that pools leave alone, and the most that they do: clients that are yet to come have rings there.
 const RINGS_PART: u64 = 4;
+const RINGS_MOST: u64 = 128 << 20;
 
 /// What all clients of a server are lent together.
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ impl Pool {
 
     /// Makes the first objects, of at most `len` bytes together: of each kind one, as long as there is memory for.
     pub(super) fn lend_first(&mut self, len: usize) -> Vec<Object> {
-        let len = len.min(room(RINGS_PART) / FIRST_PART);
+        let len = len.min(room() / FIRST_PART);
         let granule = self.granules.size();
         let large = if self.is_mixed { (len - len / SMALL) / granule * granule } else { len };
         let lent = [
@@ -84,7 +85,7 @@ impl Pool {
         let allocated =
             |kind, len| Object::create(kind, len).and_then(|object| object.allocate().map(|()| object));
         let create = |len| kind.of_its_size().iter().find_map(|kind| allocated(*kind, len).ok());
-        self.lend_by(kind.size(), len.min(room(u64::MAX) / MORE_PART), create)
+        self.lend_by(kind.size(), len.min(room() / MORE_PART), create)
     }
 
     fn lend_by(
@@ -113,9 +114,12 @@ impl Pool {
     }
 }
 
-/// How many bytes this process may take without being killed, and so that this part of the limit stays.
-fn room(part: u64) -> usize {
-    cgroup::tightest().map_or(usize::MAX, |cgroup| cgroup.left().saturating_sub(cgroup.limit / part) as usize)
+/// How many bytes pools may take without the process being killed, and without new clients being refused.
+fn room() -> usize {
+    cgroup::tightest().map_or(usize::MAX, |cgroup| {
+        let kept = RINGS_MOST.min(cgroup.limit / RINGS_PART);
+        cgroup.left().saturating_sub(kept) as usize
+    })
 }
 
 /// At least `len` bytes, as a number that stands for granules of 4 KiB where there are granules of both sizes.

@@ -168,9 +168,10 @@ impl Remote {
     /// Sends a request. If the server's limits leave no room now, it waits as long as `patience` allows. Returns whether the
     /// request was sent; if not, the request has failed.
     pub(crate) fn request(&self, mut request: Outgoing, passing: &Passing, patience: Patience) -> bool {
+        // A pool that is gone with its server is not the client's fault.
+        let blame = |error| if self.link.is_gone() { self.link.error().unasked() } else { error };
         if let Err(error) = request.make_ready(&self.viewer()) {
-            // A pool that is gone with its server is not the client's fault.
-            request.fail(if self.link.is_gone() { self.link.error().unasked() } else { error });
+            request.fail(blame(error));
             return false;
         }
         loop {
@@ -188,7 +189,7 @@ impl Remote {
                 Refused::NoRoom(_) if self.make_room(patience) || self.link.is_gone() => continue,
                 Refused::TooLong => match request.wrap_outputs(passing, self.parties) {
                     Ok(()) => continue,
-                    Err(error) => error,
+                    Err(error) => blame(error),
                 },
                 Refused::NoRoom(error) | Refused::Error(error) => error,
             };
