@@ -245,10 +245,13 @@ impl Exchange {
                 None
             }
             // No thread waits for the reply: the work is dropped, outside the lock.
-            _ => Some(work),
+            phase => Some((work, matches!(phase, Phase::Forgotten) && state.aborting.is_none())),
         };
         self.wake(state);
-        drop(left);
+        match left {
+            Some((work, true)) => work.leave(),
+            left => drop(left),
+        }
         // This must come after the client can see the reply: a flush ends when the request is removed, and promises that the
         // reply is there. So the client may go on while this thread still holds the listing's handle of the server.
         if let Some(listing) = listing {
@@ -368,7 +371,9 @@ impl Exchange {
         // No thread waits that would have to be woken.
         self.is_replied.store(true, Ordering::Release);
         drop(state);
-        drop(left);
+        if let Phase::Replied(work) = left {
+            work.leave();
+        }
         is_left
     }
 

@@ -269,6 +269,14 @@ impl Work {
         })
     }
 
+    /// Ends completed work whose reply nobody takes: what it brings to the request of which it is a part comes there all the same.
+    pub(crate) fn leave(mut self: Box<Self>) {
+        if self.error.is_none() {
+            // Whoever takes no reply does not learn that there was an error.
+            let _ = self.check_inputs().and_then(|()| self.bring());
+        }
+    }
+
     /// Copies the native inputs' first bytes to `peeks`; returns how many went to each.
     pub(crate) fn peek(&mut self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
         let (mut peeks, mut peeked) = (peeks.iter_mut(), Vec::new());
