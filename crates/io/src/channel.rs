@@ -57,12 +57,8 @@ pub(crate) use connect::connect;
 pub use genie_ring::Layout;
 pub use listener::Listener;
 pub use options::ServeOptions;
-pub(crate) use private::PrivateBuffer;
-pub(crate) use remote::{Carries, Remote};
 pub use serving::{Driven, Running, Serving, Stopper};
-pub(crate) use session::Session;
 pub use wire::control::{ClientCounts, ClientStatus, Limits, Status, Traffic};
-pub(crate) use wire::record::{MAX_CARRIED, Slot, carried_room};
 
 use std::time::{Duration, Instant};
 

@@ -14,8 +14,9 @@ use genie_memory::{Buffer, Config, Migrant, Space};
 use genie_passing::{Passing, Scheme};
 use smallvec::SmallVec;
 
+use crate::carrier::Carrier;
 use crate::channel::directory::Directory;
-use crate::channel::{self, ConnectOptions, Remote};
+use crate::channel::{self, ConnectOptions};
 use crate::client::Presence;
 use crate::deadline::{Patience, deadline_after};
 use crate::exchange::{Awaited, Exchange, Found, Pair};
@@ -58,7 +59,7 @@ struct Inner {
     outstanding: Arc<Outstanding>,
     timer: Timer,
     /// The servers in other processes that this interface was ever connected to.
-    remotes: Mutex<Vec<Weak<Remote>>>,
+    remotes: Mutex<Vec<Weak<dyn Carrier>>>,
     /// Watches all servers, once the program has asked for a descriptor.
     watch: OnceLock<Watch>,
     /// Dropped last, when the timer aborts no more requests.
@@ -153,7 +154,7 @@ impl Interface {
     ) -> Result<ServerHandle, Error> {
         self.ensure_own()?;
         let spin = self.0.passing.costs().spin();
-        let remote = channel::connect(self.space(), directory, server, spin, options)?;
+        let remote: Arc<dyn Carrier> = channel::connect(self.space(), directory, server, spin, options)?;
         let mut remotes = self.0.remotes.lock();
         remotes.retain(|remote| remote.strong_count() > 0);
         if let Some(watch) = self.0.watch.get() {
@@ -178,15 +179,15 @@ impl Interface {
     }
 
     /// Stops watching a server.
-    fn forget(&self, gone: &Arc<Remote>) {
+    fn forget(&self, gone: &Arc<dyn Carrier>) {
         let mut remotes = self.0.remotes.lock();
-        remotes.retain(|remote| remote.as_ptr() != Arc::as_ptr(gone));
+        remotes.retain(|remote| !std::ptr::addr_eq(remote.as_ptr(), Arc::as_ptr(gone)));
         if let Some(watch) = self.0.watch.get() {
             gone.unwatch_by(&watch.poller);
         }
     }
 
-    fn remotes(&self) -> SmallVec<[Arc<Remote>; 4]> {
+    fn remotes(&self) -> SmallVec<[Arc<dyn Carrier>; 4]> {
         if self.space().is_inherited() {
             return SmallVec::new();
         }

@@ -7,11 +7,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span};
+use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span, SystemBuffer};
 use genie_passing::{Reason, Receipt, Scheme, Spare};
 use smallvec::SmallVec;
 
-use crate::channel::PrivateBuffer;
 use crate::contract::Contract;
 use crate::exchange::Exchange;
 use crate::forwarded::{ForwardedInput, Supply};
@@ -102,6 +101,14 @@ pub(crate) struct LocatedTransfer {
     shown: ShownCopies,
     /// For an input: where its data is until the request has succeeded or somebody is to work on it, if not in place.
     supply: Option<Box<Supply>>,
+}
+
+/// A private buffer of one element, and where its data belongs in the client.
+#[derive(Debug)]
+pub(crate) struct PrivateBuffer {
+    pub(crate) buffer: SystemBuffer,
+    /// (address in the client, length).
+    pub(crate) places: Vec<(usize, usize)>,
 }
 
 /// Memory for more pieces than this is not kept.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use genie_memory::Direction;
 use genie_passing::{Parties, Passing};
 
-use crate::channel::wire::record::{Outcome, Reply};
 use crate::exchange::{Awaited, Exchange};
 use crate::location::Viewer;
 use crate::work::{Transfer, Work};
@@ -45,10 +44,6 @@ impl Outgoing {
         self.held.as_ref().expect("a request has its work until it is over")
     }
 
-    fn work_mut(&mut self) -> &mut Work {
-        &mut self.held.as_mut().expect("a request has its work until it is over").0
-    }
-
     /// Makes the inputs ready, since their memory goes along with the request, and copies what is forwarded and the server may
     /// not be shown.
     pub(crate) fn make_ready(&mut self, viewer: &Viewer<'_>) -> Result<(), Error> {
@@ -73,35 +68,8 @@ impl Outgoing {
         self.work_mut().wrap_outputs(passing, parties)
     }
 
-    /// Notes what the reply says of the argument and the buffers.
-    ///
-    /// # Errors
-    /// The reply does not fit the request.
-    #[inline]
-    pub(crate) fn note(&mut self, reply: &Reply<'_>) -> Result<(), Error> {
-        let work = self.work_mut();
-        for (index, buffer) in reply.buffers().enumerate() {
-            let direction = Direction::In;
-            let missing = || Error::NoSuchBuffer { index, direction, is_other: false };
-            let noted = work.buffers.get_mut(index).ok_or_else(missing)?;
-            noted.set_actual(usize::try_from(buffer.actual).map_err(|_| Error::Aborted)?)?;
-        }
-        if let Outcome::Ok { .. } = reply.outcome {
-            work.note_carried(reply.carried)?;
-        }
-        let room = work.arguments.room;
-        match reply.outcome {
-            Outcome::Ok { argument, .. } => work.arguments.set_reply(argument),
-            // There was room.
-            Outcome::ArgumentTooLong { len } if len <= room => Err(Error::ArgumentTooLong { len, room }),
-            Outcome::Untold { buffer: index }
-                if work.buffers.get(index).is_none_or(|buffer| buffer.direction != Direction::In) =>
-            {
-                let is_other = index < work.buffers.len();
-                Err(Error::NoSuchBuffer { index, direction: Direction::In, is_other })
-            }
-            _ => Ok(()),
-        }
+    pub(crate) fn work_mut(&mut self) -> &mut Work {
+        &mut self.held.as_mut().expect("a request has its work until it is over").0
     }
 
     /// Whether the client aborted the request before the server got it.

@@ -9,9 +9,8 @@ use std::time::Duration;
 use genie_memory::Space;
 use genie_passing::CARRIED;
 
-use crate::channel::{MAX_CARRIED, carried_room};
 use crate::element::{Borrowed, Element, Memory, Moved};
-use crate::work::Work;
+use crate::work::{MAX_CARRIED, Work, carried_room};
 use crate::{Error, Failed, In, Interface, Out, Pending, Reply, Returned, ServerHandle, ServiceId};
 
 /// A request under composition: a server, a service, a timeout, an argument, and buffers, each with its elements.

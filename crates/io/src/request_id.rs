@@ -27,6 +27,16 @@ impl fmt::Display for RequestId {
     }
 }
 
+/// Names a pending request: its place in the client's table, and how often that place was taken before, so that a late or
+/// repeated reply is not taken for the reply to the next request there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// The place.
+    pub index: u32,
+    /// How often the place was taken before; the count wraps.
+    pub generation: u32,
+}
+
 /// The bit of a number that says that its block is used up. So between two blocks, as many numbers as a block has are never
 /// given out.
 const SPENT: u64 = 1 << 24;

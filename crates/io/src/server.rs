@@ -10,7 +10,7 @@ use std::time::Instant;
 use genie_memory::Space;
 use genie_passing::{Parties, Passing, Preferred};
 
-use crate::channel::Remote;
+use crate::carrier::Carrier;
 use crate::client::Presence;
 use crate::code::Code;
 use crate::deadline::Patience;
@@ -164,7 +164,7 @@ pub struct ServerHandle(Place);
 #[derive(Clone)]
 enum Place {
     Here(Code),
-    There(Arc<Remote>),
+    There(Arc<dyn Carrier>),
 }
 
 /// Does the same with either kind of server: in this process, or in another.
@@ -183,7 +183,7 @@ impl ServerHandle {
         Self(Place::Here(Code::new(server)))
     }
 
-    pub(crate) fn connected(remote: Arc<Remote>) -> Self {
+    pub(crate) fn connected(remote: Arc<dyn Carrier>) -> Self {
         Self(Place::There(remote))
     }
 
@@ -276,7 +276,7 @@ impl ServerHandle {
         self.remote().is_some_and(|remote| remote.is_inherited())
     }
 
-    pub(crate) fn remote(&self) -> Option<&Arc<Remote>> {
+    pub(crate) fn remote(&self) -> Option<&Arc<dyn Carrier>> {
         match &self.0 {
             Place::Here(_) => None,
             Place::There(remote) => Some(remote),
@@ -286,7 +286,7 @@ impl ServerHandle {
     /// Whether it can serve requests with memory of this space. A server in another process serves only requests of the
     /// interface that was connected to it.
     pub(crate) fn is_of(&self, space: &Space) -> bool {
-        self.remote().is_none_or(|remote| remote.space.is(space))
+        self.remote().is_none_or(|remote| remote.space().is(space))
     }
 
     /// The server, where it is in this process.
@@ -339,7 +339,7 @@ impl ServerHandle {
 
     /// Whether memory of the client's was lost to a server in another process.
     pub(crate) fn has_losses(&self) -> bool {
-        self.remote().is_some_and(|remote| remote.space.has_losses())
+        self.remote().is_some_and(|remote| remote.space().has_losses())
     }
 
     /// Has threads that wait for this server's replies look again: a request is over without a reply.
@@ -372,7 +372,7 @@ impl ServerHandle {
     /// Has a thread take the replies for which no other thread waits.
     pub(crate) fn tend(&self) {
         if let Some(remote) = self.remote() {
-            remote.tend();
+            Arc::clone(remote).tend();
         }
     }
 

@@ -22,6 +22,7 @@ use crate::{Client, Error, Reply, ServerHandle, telemetry};
 use arguments::Arguments;
 pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
 pub(crate) use carried::{Carried, Store};
+pub use carried::{MAX_CARRIED, carried_room};
 
 /// A request's buffers, and its share of the limits.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ const LONGEST: Duration = Duration::from_millis(32);
 impl Remote {
     /// Starts a thread that takes the replies for which no thread waits. If none can be started, the next request takes
     /// them.
-    pub(crate) fn tend(self: &Arc<Self>) {
+    pub(super) fn tend(self: &Arc<Self>) {
         if self.is_tended.swap(true, Ordering::AcqRel) {
             return;
         }

@@ -21,7 +21,7 @@ use genie_sys::process::Process;
 
 use super::wire::record::Element;
 use crate::Error;
-use crate::location::LocatedTransfer;
+use crate::location::{LocatedTransfer, PrivateBuffer};
 use crate::work::{Transfer, Work};
 
 /// How one client's data is copied.
@@ -33,14 +33,6 @@ pub(super) struct Private {
     pub(super) len: usize,
     /// The memory of this client's private buffers, and of no other client's.
     pub(super) space: Space,
-}
-
-/// A private buffer of one element, and where its data belongs in the client.
-#[derive(Debug)]
-pub(crate) struct PrivateBuffer {
-    buffer: SystemBuffer,
-    /// (address in the client, length).
-    places: Vec<(usize, usize)>,
 }
 
 impl Private {

@@ -8,12 +8,14 @@
 
 use std::time::{Duration, Instant};
 
+use genie_memory::Direction;
 use genie_ring::{Consumer, Mode, Record as Received};
 use genie_sys::poll::Poller;
 
 use super::remote::Remote;
 use super::wire::record::{Limit, Outcome, Record, Refusal, Reply};
 use crate::exchange::Awaited;
+use crate::outgoing::Outgoing;
 use crate::primitive::Ordering;
 use crate::telemetry::{Wait, Waits};
 use crate::{Error, ServerError};
@@ -30,7 +32,7 @@ pub(super) struct Receiving {
 
 impl Remote {
     /// Waits until the awaited request has its reply, or has been given up; returns false if the deadline came first.
-    pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
+    pub(super) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
         let mut waits = Waits::default();
         let is_replied = self.wait_until(awaited, deadline, &mut waits);
         waits.tell();
@@ -105,7 +107,7 @@ impl Remote {
     }
 
     /// Takes the replies that are there; returns how many it took. It takes none while another thread leads.
-    pub(crate) fn collect(&self) -> usize {
+    pub(super) fn collect(&self) -> usize {
         let Some(mut receiving) = self.receiving.try_lock() else { return 0 };
         let taken = self.receive(&mut receiving, &mut Awaited::none());
         drop(receiving);
@@ -122,7 +124,7 @@ impl Remote {
     }
 
     /// As [`Remote::collect`], for a loop that waits for the descriptor, which is not readable afterwards.
-    pub(crate) fn collect_watched(&self) -> usize {
+    pub(super) fn collect_watched(&self) -> usize {
         self.link.loop_waker().begin_look();
         let Some(mut receiving) = self.receiving.try_lock() else {
             // The leader takes the reply for which the bell rang, and tells the loop. It does not clear the bell.
@@ -142,7 +144,7 @@ impl Remote {
 
     /// Makes the descriptor become readable when the next reply comes, or when another thread takes one. Returns false when
     /// a reply is there already, or other threads have taken some since the loop collected.
-    pub(crate) fn arm(&self) -> bool {
+    pub(super) fn arm(&self) -> bool {
         // This comes first: a thread that leads now looks at it when it stops leading.
         let is_armed = self.link.loop_waker().arm();
         self.arm_bell() & is_armed
@@ -169,7 +171,7 @@ impl Remote {
     }
 
     /// Adds the descriptors that become readable as [`Remote::arm`] says.
-    pub(crate) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
+    pub(super) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
         poller.add(&self.bell, token)?;
         poller.add(self.link.loop_waker().event(), token)?;
         self.followers.watch();
@@ -177,28 +179,23 @@ impl Remote {
     }
 
     /// Takes those descriptors out again: when the server is gone, they would stay readable.
-    pub(crate) fn unwatch_by(&self, poller: &Poller) {
+    pub(super) fn unwatch_by(&self, poller: &Poller) {
         // Removing a descriptor that is not in the set does no harm.
         let _ = poller.remove(&self.bell);
         let _ = poller.remove(self.link.loop_waker().event());
     }
 
     /// Takes the bell out once the server is gone, since it would stay readable. `Link::loop_waker` tells of the channel's end.
-    pub(crate) fn silence_bell(&self, poller: &Poller) {
+    pub(super) fn silence_bell(&self, poller: &Poller) {
         if self.link.is_gone() {
             let _ = poller.remove(&self.bell);
         }
     }
 
-    /// Whether the server is gone, and with it whatever was pending.
-    pub(crate) fn is_over(&self) -> bool {
-        self.link.is_over()
-    }
-
     /// Wakes the followers, so that each looks whether its reply has come, or leads. An event loop is told only if
     /// `is_over`: if a reply was taken, or a request given up.
     #[inline]
-    pub(crate) fn wake(&self, is_over: bool) {
+    pub(super) fn wake(&self, is_over: bool) {
         if is_over {
             self.link.room.made();
         }
@@ -269,7 +266,7 @@ impl Remote {
         };
         drop(sending);
         let mut request = taken.ok_or_else(unknown)?;
-        if let Err(error) = request.note(reply) {
+        if let Err(error) = note(&mut request, reply) {
             request.fail(error.clone());
             return Err(format!("a reply does not fit its request: {error}"));
         }
@@ -306,5 +303,36 @@ fn refused(refusal: Refusal) -> Error {
         Limit::Requests => Error::TooMany { pending: used, limit },
         Limit::Data => Error::NoRoom { asked, used, limit, unit: "bytes of data" },
         Limit::Pieces => Error::NoRoom { asked, used, limit, unit: "pieces of data" },
+    }
+}
+
+/// Notes what the reply says of the argument and the buffers.
+///
+/// # Errors
+/// The reply does not fit the request.
+#[inline]
+fn note(request: &mut Outgoing, reply: &Reply<'_>) -> Result<(), Error> {
+    let work = request.work_mut();
+    for (index, buffer) in reply.buffers().enumerate() {
+        let direction = Direction::In;
+        let missing = || Error::NoSuchBuffer { index, direction, is_other: false };
+        let noted = work.buffers.get_mut(index).ok_or_else(missing)?;
+        noted.set_actual(usize::try_from(buffer.actual).map_err(|_| Error::Aborted)?)?;
+    }
+    if let Outcome::Ok { .. } = reply.outcome {
+        work.note_carried(reply.carried)?;
+    }
+    let room = work.arguments.room;
+    match reply.outcome {
+        Outcome::Ok { argument, .. } => work.arguments.set_reply(argument),
+        // There was room.
+        Outcome::ArgumentTooLong { len } if len <= room => Err(Error::ArgumentTooLong { len, room }),
+        Outcome::Untold { buffer: index }
+            if work.buffers.get(index).is_none_or(|buffer| buffer.direction != Direction::In) =>
+        {
+            let is_other = index < work.buffers.len();
+            Err(Error::NoSuchBuffer { index, direction: Direction::In, is_other })
+        }
+        _ => Ok(()),
     }
 }

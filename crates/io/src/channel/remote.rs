@@ -15,6 +15,7 @@ use genie_memory::{Direction, Space};
 use genie_passing::{Parties, Passing, Preferred};
 use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
+use genie_sys::poll::Poller;
 use smallvec::SmallVec;
 
 use super::announce::{Announcements, Segments};
@@ -24,13 +25,15 @@ use super::receiving::Receiving;
 use super::table::Table;
 use super::wire::control::Limits;
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
+use crate::carrier::{Carrier, Carries};
 use crate::deadline::Patience;
+use crate::exchange::Awaited;
 use crate::followers::Followers;
 use crate::location::Viewer;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
 use crate::work::{Carried, Transfer, WorkElement};
-use crate::{Error, Request, RequestId, Service, ServiceId};
+use crate::{Error, RequestId, Service, ServiceId};
 
 /// The fixed parts of a reply, at most.
 const MOST_OF_REPLY: usize = 64;
@@ -45,7 +48,7 @@ pub(crate) struct Remote {
     /// Whether the server maps nothing: the kernel copies.
     pub(super) is_silent: bool,
     /// The client's space: it takes in the server's pool, and holds the memory of the requests.
-    pub(crate) space: Space,
+    pub(super) space: Space,
     pub(super) spin: Spin,
     /// The longest record, either way.
     pub(super) record_max: usize,
@@ -78,35 +81,45 @@ pub(super) struct Sending {
     pub(super) aborts: Vec<Slot>,
 }
 
-impl Remote {
-    pub(crate) fn name(&self) -> &str {
+impl Carrier for Remote {
+    fn name(&self) -> &str {
         &self.name
     }
 
-    pub(crate) fn is_untrusted(&self) -> bool {
-        self.is_silent
-    }
-
-    pub(crate) fn services(&self) -> &[Service] {
+    fn services(&self) -> &[Service] {
         &self.services
     }
 
-    pub(crate) fn preferred(&self, service: ServiceId) -> Option<Preferred> {
+    fn preferred(&self, service: ServiceId) -> Option<Preferred> {
         *self.preferred.get(service.0 as usize)?
     }
 
-    /// From whose pool the server's system buffers come, and what the server is shown.
-    pub(crate) fn parties(&self) -> Parties {
+    fn is_untrusted(&self) -> bool {
+        self.is_silent
+    }
+
+    fn is_gone(&self) -> bool {
+        self.link.is_gone()
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.link.is_inherited()
+    }
+
+    fn parties(&self) -> Parties {
         self.parties
     }
 
-    /// The server, as one to which data is forwarded.
-    fn viewer(&self) -> Viewer<'_> {
-        Viewer { space: &self.space, parties: self.parties, is_silent: self.is_silent }
+    #[inline]
+    fn carries(&self, room: usize, buffers: usize, bytes: usize) -> Carries {
+        if self.is_silent || bytes == 0 {
+            return Carries::NOTHING;
+        }
+        let beside = MOST_OF_REPLY.saturating_add(room).saturating_add(8 * buffers);
+        Carries { outputs: true, inputs: beside.saturating_add(bytes) <= self.record_max }
     }
 
-    /// Asks the server to let more, or less, be pending; returns the (bytes, requests) that it grants.
-    pub(crate) fn adjust(&self, bytes: usize, requests: u32) -> Result<(usize, u32), Error> {
+    fn adjust(&self, bytes: usize, requests: u32) -> Result<(usize, u32), Error> {
         if self.is_inherited() {
             return Err(Error::Inherited);
         }
@@ -115,14 +128,7 @@ impl Remote {
         Ok(self.sending.lock().table.limits())
     }
 
-    /// Whether the server has gone, as far as is known.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.link.is_gone()
-    }
-
-    /// Whether there is room for a request of this many bytes, whose record is at most so long, or none ever, or the server has gone;
-    /// takes replies to make room.
-    pub(crate) fn has_room(&self, bytes: usize, record: usize) -> bool {
+    fn has_room(&self, bytes: usize, record: usize) -> bool {
         let is_room = || {
             let may_come = |refused| matches!(refused, Error::TooMany { .. } | Error::Exhausted { .. });
             let mut sending = self.sending.lock();
@@ -134,40 +140,14 @@ impl Remote {
         self.is_gone() || is_room() || (self.collect() > 0 && is_room())
     }
 
-    /// The same; if there is no room, the task is woken when there may be.
-    pub(crate) fn poll_room(&self, bytes: usize, record: usize, task: &Waker) -> bool {
+    fn poll_room(&self, bytes: usize, record: usize, task: &Waker) -> bool {
         self.has_room(bytes, record) || {
             self.link.room.register(task);
             self.has_room(bytes, record)
         }
     }
 
-    /// Whether this process is a child, made by fork, of the one that has connected.
-    pub(crate) fn is_inherited(&self) -> bool {
-        self.link.is_inherited()
-    }
-
-    /// Applies what the server grants.
-    pub(super) fn grant(&self, granted: Limits) {
-        let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
-        self.sending.lock().table.adjust(bytes, granted.pending_requests.min(MOST_REQUESTS));
-        self.link.room.made();
-    }
-
-    /// What the records of this request and its reply carry, if that is up to `room` bytes: the reply must have room for inputs beside the longest argument, while
-    /// outputs for which the request has no room are passed otherwise.
-    #[inline]
-    pub(crate) fn carries(&self, request: &Request<'_, '_, '_>, room: usize) -> Carries {
-        if self.is_silent || room == 0 {
-            return Carries::NOTHING;
-        }
-        let beside = MOST_OF_REPLY.saturating_add(request.room).saturating_add(8 * request.buffers_count());
-        Carries { outputs: true, inputs: beside.saturating_add(room) <= self.record_max }
-    }
-
-    /// Sends a request. If the server's limits leave no room now, it waits as long as `patience` allows. Returns whether the
-    /// request was sent; if not, the request has failed.
-    pub(crate) fn request(&self, mut request: Outgoing, passing: &Passing, patience: Patience) -> bool {
+    fn request(&self, mut request: Outgoing, passing: &Passing, patience: Patience) -> bool {
         // A pool that is gone with its server is not the client's fault.
         let blame = |error| if self.link.is_gone() { self.link.error().unasked() } else { error };
         if let Err(error) = request.make_ready(&self.viewer()) {
@@ -196,6 +176,90 @@ impl Remote {
             request.fail(error);
             return false;
         }
+    }
+
+    fn abort(&self, request: RequestId) {
+        let mut sending = self.sending.lock();
+        let Some(slot) = sending.table.find(request) else { return };
+        // If the ring has no room, the server is taking nothing off it. The client gives the request up when its time is
+        // over; then the request is abandoned, and the thread that tends abandoned requests sends the abort.
+        if !sending.abort(slot) {
+            sending.aborts.push(slot);
+        }
+    }
+
+    fn flush(&self, before: RequestId, deadline: Option<Instant>) -> bool {
+        loop {
+            self.collect();
+            // `is_accepting` is set before a request leaves the table under this lock: if the table no longer has it, the
+            // flag is seen below.
+            let is_older = self.sending.lock().table.has_older(before);
+            if !is_older && !self.is_accepting.load(Ordering::Acquire) {
+                return true;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return false;
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    fn space(&self) -> &Space {
+        &self.space
+    }
+
+    fn is_over(&self) -> bool {
+        self.link.is_over()
+    }
+
+    fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
+        Self::wait(self, awaited, deadline)
+    }
+
+    fn collect(&self) -> usize {
+        Self::collect(self)
+    }
+
+    fn collect_watched(&self) -> usize {
+        Self::collect_watched(self)
+    }
+
+    fn tend(self: Arc<Self>) {
+        Self::tend(&self);
+    }
+
+    fn wake(&self, is_over: bool) {
+        Self::wake(self, is_over);
+    }
+
+    fn arm(&self) -> bool {
+        Self::arm(self)
+    }
+
+    fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
+        Self::watch_by(self, poller, token)
+    }
+
+    fn unwatch_by(&self, poller: &Poller) {
+        Self::unwatch_by(self, poller);
+    }
+
+    fn silence_bell(&self, poller: &Poller) {
+        Self::silence_bell(self, poller);
+    }
+}
+
+impl Remote {
+    /// The server, as one to which data is forwarded.
+    fn viewer(&self) -> Viewer<'_> {
+        Viewer { space: &self.space, parties: self.parties, is_silent: self.is_silent }
+    }
+
+    /// Applies what the server grants.
+    pub(super) fn grant(&self, granted: Limits) {
+        let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
+        self.sending.lock().table.adjust(bytes, granted.pending_requests.min(MOST_REQUESTS));
+        self.link.room.made();
     }
 
     /// Puts a request on the ring; returns its place in the table, into which the caller puts it, and how many bytes it has.
@@ -306,17 +370,6 @@ impl Remote {
         }
     }
 
-    /// Asks the server to let a request go.
-    pub(crate) fn abort(&self, request: RequestId) {
-        let mut sending = self.sending.lock();
-        let Some(slot) = sending.table.find(request) else { return };
-        // If the ring has no room, the server is taking nothing off it. The client gives the request up when its time is
-        // over; then the request is abandoned, and the thread that tends abandoned requests sends the abort.
-        if !sending.abort(slot) {
-            sending.aborts.push(slot);
-        }
-    }
-
     /// Sends aborts that had to wait for room, as far as there is room now.
     pub(super) fn send_aborts(&self) {
         let mut sending = self.sending.lock();
@@ -325,23 +378,6 @@ impl Remote {
                 return;
             }
             sending.aborts.pop();
-        }
-    }
-
-    /// Waits until the server has completed all requests older than `before`.
-    pub(crate) fn flush(&self, before: RequestId, deadline: Option<Instant>) -> bool {
-        loop {
-            self.collect();
-            // `is_accepting` is set before a request leaves the table under this lock: if the table no longer has it, the
-            // flag is seen below.
-            let is_older = self.sending.lock().table.has_older(before);
-            if !is_older && !self.is_accepting.load(Ordering::Acquire) {
-                return true;
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return false;
-            }
-            thread::sleep(Duration::from_micros(50));
         }
     }
 }
@@ -363,17 +399,6 @@ impl Sending {
         encode_slot(&mut self.body, slot);
         self.producer.push(Kind::Abort as u8, &self.body).is_ok()
     }
-}
-
-/// What the records of a request and its reply carry, where it is short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Carries {
-    pub(crate) outputs: bool,
-    pub(crate) inputs: bool,
-}
-
-impl Carries {
-    pub(crate) const NOTHING: Self = Self { outputs: false, inputs: false };
 }
 
 /// Why a request was not sent.

@@ -25,6 +25,7 @@ use super::private::Private;
 use super::wire::record::{
     Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
 };
+use crate::carrier::Caller;
 use crate::contract::Contract;
 use crate::counts::Counts;
 use crate::incoming::{Access, Origin};
@@ -61,7 +62,87 @@ pub(super) struct Terms {
     pub(super) private: Option<Private>,
 }
 
+impl Caller for Session {
+    fn client(&self) -> &Client {
+        Self::client(self)
+    }
+
+    fn is_aborted(&self, slot: Slot) -> bool {
+        self.is_gone() || self.in_progress.lock().is_aborted(slot)
+    }
+
+    fn reply(&self, slot: Slot, mut work: Box<Work>, error: Option<Error>) {
+        let mut error = error.or_else(|| work.check_inputs().err());
+        // If the client is gone, no data is brought to it.
+        if error.is_none() && !self.is_gone() {
+            error = work.bring().err();
+        }
+        if let (Some(private), None) = (&self.terms.private, &error)
+            && !self.is_gone()
+        {
+            error = private.write_back(&mut work).err();
+        }
+        // Mappings made for this request end before the client may use its memory again.
+        work.wrapped_mut().iter_mut().for_each(WorkBuffer::let_go);
+        let counts = if error.is_some() { Counts::FAILURE } else { Counts::of(&work) };
+        let mut in_progress = self.in_progress.lock();
+        let is_anticipated = in_progress.leave(slot);
+        in_progress.counts = in_progress.counts.plus(counts);
+        let body = &mut in_progress.body;
+        let kind = match (is_anticipated, &error) {
+            // The request has been replied to in anticipation; the client is still to hear that it is over.
+            (true, _) => {
+                encode_slot(body, slot);
+                Kind::Done
+            }
+            (_, None) => {
+                let outcome = Outcome::Ok { anticipated: false, argument: &work.arguments.reply };
+                let mut writer = encode(body, slot, &work, outcome);
+                work.each_carried_input(|element, here| {
+                    element.copy_carried(&work.store, writer.carried(here));
+                });
+                Kind::Reply
+            }
+            (_, Some(error)) => {
+                encode_error(body, slot, &work, error);
+                Kind::Reply
+            }
+        };
+        in_progress.fit(slot);
+        self.push(&mut in_progress, kind);
+        drop(in_progress);
+        telemetry::served(&counts);
+        work.end();
+    }
+
+    fn anticipate(&self, slot: Slot, work: &Work) {
+        let mut in_progress = self.in_progress.lock();
+        let outcome = Outcome::Ok { anticipated: true, argument: &work.arguments.reply };
+        let _ = encode(&mut in_progress.body, slot, work, outcome);
+        // A reply that is too long becomes a failure when the server is done.
+        if !in_progress.fit(slot) {
+            in_progress.anticipate(slot);
+            self.push(&mut in_progress, Kind::Reply);
+        }
+    }
+
+    fn locations(&self, named: &[(u16, Extent)]) -> Locations {
+        self.arenas.locations(named)
+    }
+
+    fn contracted(&self, slot: Slot, contract: &Arc<Contract>) -> bool {
+        // When the channel ends, all requests in progress are aborted. If that came too early for this contract, `is_gone`
+        // says so here.
+        self.in_progress.lock().contracted(slot, contract) || self.is_gone()
+    }
+}
+
 impl Session {
+    /// The client, as the server's code sees it.
+    pub(super) fn client(&self) -> &Client {
+        &self.terms.client
+    }
+
     pub(super) fn new(terms: Terms, arenas: Arenas, producer: Producer) -> Self {
         Self {
             arenas,
@@ -73,11 +154,6 @@ impl Session {
             long_calls: LongCalls::default(),
             wrong: Mutex::default(),
         }
-    }
-
-    /// The client, as the server's code sees it.
-    pub(crate) fn client(&self) -> &Client {
-        &self.terms.client
     }
 
     /// Makes of a request's record the [`Incoming`] that the server's code gets; `None` if the request was refused here.
@@ -110,7 +186,7 @@ impl Session {
                 return Ok(None);
             }
         };
-        let origin = Origin::There(Arc::clone(self), request.slot, id);
+        let origin = Origin::There(Arc::<Self>::clone(self), request.slot, id);
         Ok(Some(Incoming::new(work, origin, ServiceId(service as u32), access)))
     }
 
@@ -206,11 +282,6 @@ impl Session {
         Unfit::Short(Refusal { limit, asked, pending, allowed })
     }
 
-    /// The locations of data that the client has named, to be forwarded to another server.
-    pub(crate) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
-        self.arenas.locations(named)
-    }
-
     fn refuse(&self, slot: Slot, refusal: Refusal) {
         let mut in_progress = self.in_progress.lock();
         in_progress.counts = in_progress.counts.plus(Counts::FAILURE);
@@ -220,79 +291,10 @@ impl Session {
         telemetry::served(&Counts::FAILURE);
     }
 
-    /// The server's reply to a request.
-    pub(crate) fn reply(&self, slot: Slot, mut work: Box<Work>, error: Option<Error>) {
-        let mut error = error.or_else(|| work.check_inputs().err());
-        // If the client is gone, no data is brought to it.
-        if error.is_none() && !self.is_gone() {
-            error = work.bring().err();
-        }
-        if let (Some(private), None) = (&self.terms.private, &error)
-            && !self.is_gone()
-        {
-            error = private.write_back(&mut work).err();
-        }
-        // Mappings made for this request end before the client may use its memory again.
-        work.wrapped_mut().iter_mut().for_each(WorkBuffer::let_go);
-        let counts = if error.is_some() { Counts::FAILURE } else { Counts::of(&work) };
-        let mut in_progress = self.in_progress.lock();
-        let is_anticipated = in_progress.leave(slot);
-        in_progress.counts = in_progress.counts.plus(counts);
-        let body = &mut in_progress.body;
-        let kind = match (is_anticipated, &error) {
-            // The request has been replied to in anticipation; the client is still to hear that it is over.
-            (true, _) => {
-                encode_slot(body, slot);
-                Kind::Done
-            }
-            (_, None) => {
-                let outcome = Outcome::Ok { anticipated: false, argument: &work.arguments.reply };
-                let mut writer = encode(body, slot, &work, outcome);
-                work.each_carried_input(|element, here| {
-                    element.copy_carried(&work.store, writer.carried(here));
-                });
-                Kind::Reply
-            }
-            (_, Some(error)) => {
-                encode_error(body, slot, &work, error);
-                Kind::Reply
-            }
-        };
-        in_progress.fit(slot);
-        self.push(&mut in_progress, kind);
-        drop(in_progress);
-        telemetry::served(&counts);
-        work.end();
-    }
-
-    /// The server's anticipated reply.
-    pub(crate) fn anticipate(&self, slot: Slot, work: &Work) {
-        let mut in_progress = self.in_progress.lock();
-        let outcome = Outcome::Ok { anticipated: true, argument: &work.arguments.reply };
-        let _ = encode(&mut in_progress.body, slot, work, outcome);
-        // A reply that is too long becomes a failure when the server is done.
-        if !in_progress.fit(slot) {
-            in_progress.anticipate(slot);
-            self.push(&mut in_progress, Kind::Reply);
-        }
-    }
-
-    /// Notes that a request may originate others; returns whether it is being aborted already.
-    pub(crate) fn contracted(&self, slot: Slot, contract: &Arc<Contract>) -> bool {
-        // When the channel ends, all requests in progress are aborted. If that came too early for this contract, `is_gone`
-        // says so here.
-        self.in_progress.lock().contracted(slot, contract) || self.is_gone()
-    }
-
     /// The request to be aborted: its name, and the requests that it has originated. `None` if it was aborted before. The
     /// caller aborts it, which may reply to it, and that takes the lock again.
     pub(super) fn abort(&self, slot: Slot) -> Option<Aborted> {
         self.in_progress.lock().abort(slot)
-    }
-
-    /// Whether a request is being aborted, or its client is gone.
-    pub(crate) fn is_aborted(&self, slot: Slot) -> bool {
-        self.is_gone() || self.in_progress.lock().is_aborted(slot)
     }
 
     /// All pending requests: their names, and the requests that they have originated.

@@ -36,7 +36,7 @@ impl StandIns {
         loop {
             thread::sleep(PAUSE);
             // A channel that is over has given back everything, or does so when nobody can touch it any more.
-            let Some(remote) = remote.upgrade().filter(|remote| !remote.is_gone()) else { return };
+            let Some(remote) = remote.upgrade().filter(|remote| !remote.link.is_gone()) else { return };
             let left = || remote.space.give_back_stand_ins(remote.parties.lender);
             if left() == 0 {
                 self.0.store(false, Ordering::Release);

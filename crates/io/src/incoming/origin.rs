@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use genie_memory::Extent;
 
-use crate::channel::{Session, Slot};
+use crate::carrier::Caller;
 use crate::contract::Contract;
 use crate::exchange::Exchange;
 use crate::location::Locations;
+use crate::request_id::Slot;
 use crate::work::Work;
 use crate::{Client, Error, RequestId};
 
@@ -17,7 +18,7 @@ pub(crate) enum Origin {
     /// A client in this process.
     Here(Arc<Exchange>),
     /// A client in another one.
-    There(Arc<Session>, Slot, RequestId),
+    There(Arc<dyn Caller>, Slot, RequestId),
 }
 
 impl Origin {
@@ -32,7 +33,7 @@ impl Origin {
     pub(super) fn is_aborted(&self) -> bool {
         match self {
             Self::Here(exchange) => exchange.is_aborting(),
-            Self::There(session, slot, _) => session.is_aborted(*slot),
+            Self::There(caller, slot, _) => caller.is_aborted(*slot),
         }
     }
 
@@ -40,21 +41,21 @@ impl Origin {
     pub(super) fn client(&self) -> Option<&Client> {
         match self {
             Self::Here(_) => None,
-            Self::There(session, ..) => Some(session.client()),
+            Self::There(caller, ..) => Some(caller.client()),
         }
     }
 
     pub(crate) fn reply(&self, work: Box<Work>, error: Option<Error>) {
         match self {
             Self::Here(exchange) => exchange.reply(work, error),
-            Self::There(session, slot, _) => session.reply(*slot, work, error),
+            Self::There(caller, slot, _) => caller.reply(*slot, work, error),
         }
     }
 
     pub(super) fn anticipate(&self, work: &Work) {
         match self {
             Self::Here(exchange) => exchange.anticipate(work.interim()),
-            Self::There(session, slot, _) => session.anticipate(*slot, work),
+            Self::There(caller, slot, _) => caller.anticipate(*slot, work),
         }
     }
 
@@ -62,7 +63,7 @@ impl Origin {
     pub(crate) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
         match self {
             Self::Here(_) => Locations::new(),
-            Self::There(session, ..) => session.locations(named),
+            Self::There(caller, ..) => caller.locations(named),
         }
     }
 
@@ -70,7 +71,7 @@ impl Origin {
     pub(crate) fn contracted(&self, contract: &Arc<Contract>) -> bool {
         match self {
             Self::Here(exchange) => exchange.contracted(contract),
-            Self::There(session, slot, _) => session.contracted(*slot, contract),
+            Self::There(caller, slot, _) => caller.contracted(*slot, contract),
         }
     }
 }

@@ -8,7 +8,7 @@ use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 
 use super::buffer::Kept;
 use super::{Borrowings, Carried, Destinations, Store, Transfer, Work, WorkElement};
-use crate::channel::Carries;
+use crate::carrier::Carries;
 use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::location::LocatedTransfer;
 use crate::request::Elements;
@@ -208,7 +208,7 @@ impl Work {
             Some(remote) => {
                 let room = request.carried_room();
                 self.store.reserve(room);
-                remote.carries(request, room)
+                remote.carries(request.room, request.buffers_count(), room)
             }
             None => Carries::NOTHING,
         };

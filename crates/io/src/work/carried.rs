@@ -20,9 +20,17 @@ use smallvec::SmallVec;
 
 use super::buffer::Kept;
 use super::{Transfer, Work, WorkBuffer, WorkElement, each_input};
-use crate::channel::{MAX_CARRIED, carried_room};
 use crate::location::LocatedTransfer;
 use crate::{Error, ServerHandle};
+
+/// The most bytes that a request and its reply carry of elements, each counted as [`carried_room`] says.
+pub const MAX_CARRIED: usize = 2048;
+
+/// How many bytes a carried element of `len` bytes takes of [`MAX_CARRIED`]: in memory, each begins at a multiple of 16.
+#[inline]
+pub const fn carried_room(len: usize) -> usize {
+    len.next_multiple_of(16)
+}
 
 /// One carried element: where its bytes are in the work's [`Store`].
 #[derive(Debug)]

@@ -27,6 +27,9 @@ use super::Malformed;
 use super::cursor::Cursor;
 use layout::{SaidPart, SlotPart};
 
+pub use crate::request_id::Slot;
+pub use crate::work::{MAX_CARRIED, carried_room};
+
 /// The most buffers of a request.
 pub const MAX_BUFFERS: usize = 1024;
 
@@ -35,15 +38,6 @@ pub const MAX_SEGMENTS: usize = u16::MAX as usize;
 
 /// The longest sentence about a failure, in bytes; longer ones are cut.
 pub const MAX_SENTENCE: usize = 4096;
-
-/// The most bytes that a request and its reply carry of elements, each counted as [`carried_room`] says.
-pub const MAX_CARRIED: usize = 2048;
-
-/// How many bytes a carried element of `len` bytes takes of [`MAX_CARRIED`]: in memory, each begins at a multiple of 16.
-#[inline]
-pub const fn carried_room(len: usize) -> usize {
-    len.next_multiple_of(16)
-}
 
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,16 +61,6 @@ impl Kind {
             .into_iter()
             .find(|kind| *kind as u8 == code)
     }
-}
-
-/// Names a pending request: its place in the client's table, and how often that place was taken before, so that a late or
-/// repeated reply is not taken for the reply to the next request there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Slot {
-    /// The place.
-    pub index: u32,
-    /// How often the place was taken before; the count wraps.
-    pub generation: u32,
 }
 
 /// A record that was received, checked whole.
