@@ -72,6 +72,10 @@ impl Report {
         println!("{self}");
         let broken = self.count(|verdict| matches!(verdict, Verdict::Broken(_) | Verdict::Stuck(_)));
         assert_eq!(broken, 0, "{self}");
+        assert!(self.is_enough(), "{self}: no promise was kept");
+        if let Some(finding) = self.findings.iter().find(|finding| self.is_gone(finding)) {
+            panic!("{self}: in {}, it was opened for some promises and not for others", finding.setup);
+        }
         let mut not_tried = BTreeMap::<_, usize>::new();
         for reason in self.findings.iter().filter_map(Finding::not_tried) {
             *not_tried.entry(reason).or_default() += 1;
@@ -79,10 +83,6 @@ impl Report {
         for ((setup, why), count) in &not_tried {
             let all = PROMISES.len();
             skip(&format!("{}, {setup} ({count} of {all} promises)", self.subject), why);
-        }
-        assert!(self.is_enough(), "{self}: no promise was kept");
-        if let Some(finding) = self.findings.iter().find(|finding| self.is_gone(finding)) {
-            panic!("{self}: in {}, it was opened for some promises and not for others", finding.setup);
         }
     }
 
