@@ -65,8 +65,8 @@ impl Report {
     /// Prints the report, and says SKIP of what could not be tried.
     ///
     /// # Panics
-    /// A promise was broken; none was kept; or a configuration in which the subject was opened once did not open another time. It is
-    /// no panic if the machine has not what a configuration needs.
+    /// A promise was broken, or none was kept, or the subject was opened for some promises of a configuration and not for others. What
+    /// the machine cannot try is no reason to panic.
     #[track_caller]
     pub fn assert_kept(&self) {
         println!("{self}");
@@ -86,7 +86,8 @@ impl Report {
         }
     }
 
-    /// Whether the subject was not opened, though it was in the same configuration: the machine has what it needs.
+    /// Whether the subject was not opened, although the machine has what it needs: in the same configuration it was opened for another
+    /// promise.
     fn is_gone(&self, finding: &Finding) -> bool {
         let was_opened = |other: &Finding| {
             let is_so = !matches!(other.verdict, Verdict::NotTried(_) | Verdict::NotOpened(_));

@@ -17,7 +17,7 @@ use crate::report::{Finding, Report, Verdict};
 use crate::scene::{PATIENCE, Scene, Servers};
 use crate::setup::{Setup, interface};
 
-/// In how many parts the time is looked at for which a promise may not go on.
+/// A promise is stuck when it has made no request in so many slices of the time that it is allowed.
 const SLICES: u32 = 10;
 
 /// How long a server may take to let a request go before the client goes on, where promises are tried.

@@ -51,8 +51,8 @@ pub(crate) trait Carrier: Debug + Send + Sync {
     /// From whose pool the server's system buffers come, and what the server is shown.
     fn parties(&self) -> Parties;
 
-    /// What a request with so many buffers, and so much room for the reply's argument, and its reply carry of short elements, if that is
-    /// up to `bytes`.
+    /// Which short elements the records of a request and its reply carry: `bytes` of them, beside so many `buffers`, and beside `room`
+    /// bytes of the reply's argument.
     fn carries(&self, room: usize, buffers: usize, bytes: usize) -> Carries;
 
     /// Asks the server to let more, or less, be pending; returns the (bytes, requests) that it grants.

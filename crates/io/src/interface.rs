@@ -59,7 +59,7 @@ struct Inner {
     outstanding: Arc<Outstanding>,
     timer: Timer,
     /// The servers in other processes that this interface was ever connected to.
-    remotes: Mutex<Vec<Weak<dyn Carrier>>>,
+    carriers: Mutex<Vec<Weak<dyn Carrier>>>,
     /// Watches all servers, once the program has asked for a descriptor.
     watch: OnceLock<Watch>,
     /// Dropped last, when the timer aborts no more requests.
@@ -120,7 +120,7 @@ impl Interface {
             ids: RequestIds::new(),
             outstanding: Arc::default(),
             timer: Timer::new(),
-            remotes: Mutex::default(),
+            carriers: Mutex::default(),
             watch: OnceLock::new(),
         }))
     }
@@ -154,14 +154,14 @@ impl Interface {
     ) -> Result<ServerHandle, Error> {
         self.ensure_own()?;
         let spin = self.0.passing.costs().spin();
-        let remote: Arc<dyn Carrier> = channel::connect(self.space(), directory, server, spin, options)?;
-        let mut remotes = self.0.remotes.lock();
-        remotes.retain(|remote| remote.strong_count() > 0);
+        let carrier: Arc<dyn Carrier> = channel::connect(self.space(), directory, server, spin, options)?;
+        let mut carriers = self.0.carriers.lock();
+        carriers.retain(|carrier| carrier.strong_count() > 0);
         if let Some(watch) = self.0.watch.get() {
-            remote.watch_by(&watch.poller, 0)?;
+            carrier.watch_by(&watch.poller, 0)?;
         }
-        remotes.push(Arc::downgrade(&remote));
-        Ok(ServerHandle::connected(remote))
+        carriers.push(Arc::downgrade(&carrier));
+        Ok(ServerHandle::connected(carrier))
     }
 
     /// Looks at the servers of this process that complete requests only when clients look; returns how many requests were
@@ -175,24 +175,24 @@ impl Interface {
 
     /// Takes the replies of all servers; returns how many there were.
     fn collect_all(&self) -> usize {
-        self.remotes().iter().map(|remote| remote.collect()).sum::<usize>() + self.collect_here()
+        self.carriers().iter().map(|carrier| carrier.collect()).sum::<usize>() + self.collect_here()
     }
 
     /// Stops watching a server.
     fn forget(&self, gone: &Arc<dyn Carrier>) {
-        let mut remotes = self.0.remotes.lock();
-        remotes.retain(|remote| !std::ptr::addr_eq(remote.as_ptr(), Arc::as_ptr(gone)));
+        let mut carriers = self.0.carriers.lock();
+        carriers.retain(|carrier| !std::ptr::addr_eq(carrier.as_ptr(), Arc::as_ptr(gone)));
         if let Some(watch) = self.0.watch.get() {
             gone.unwatch_by(&watch.poller);
         }
     }
 
-    fn remotes(&self) -> SmallVec<[Arc<dyn Carrier>; 4]> {
+    fn carriers(&self) -> SmallVec<[Arc<dyn Carrier>; 4]> {
         if self.space().is_inherited() {
             return SmallVec::new();
         }
-        let remotes = self.0.remotes.lock();
-        remotes.iter().filter_map(Weak::upgrade).collect()
+        let carriers = self.0.carriers.lock();
+        carriers.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Fails in a child made by fork that has this handle from its parent.
@@ -279,8 +279,8 @@ impl Interface {
             return false;
         }
         let deadline = deadline_after(timeout);
-        if let Some(remote) = server.remote() {
-            return remote.flush(self.0.ids.bound(), deadline);
+        if let Some(carrier) = server.carrier() {
+            return carrier.flush(self.0.ids.bound(), deadline);
         }
         self.0.outstanding.wait_for(server, self.0.ids.bound(), deadline)
     }
@@ -419,7 +419,7 @@ impl Interface {
     /// Lists a request that outlives the call that made it, unless the request is over already; returns whether it is still
     /// under way. Requests at a server in another process are in the table of its channel already.
     fn list(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> bool {
-        match server.remote() {
+        match server.carrier() {
             Some(_) => !exchange.is_replied(),
             None => exchange.list(server, &self.0.outstanding),
         }

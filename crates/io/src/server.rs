@@ -183,8 +183,8 @@ impl ServerHandle {
         Self(Place::Here(Code::new(server)))
     }
 
-    pub(crate) fn connected(remote: Arc<dyn Carrier>) -> Self {
-        Self(Place::There(remote))
+    pub(crate) fn connected(carrier: Arc<dyn Carrier>) -> Self {
+        Self(Place::There(carrier))
     }
 
     /// The server's name.
@@ -234,12 +234,12 @@ impl ServerHandle {
     /// between them ([`ConnectOptions::untrusted`](crate::channel::ConnectOptions::untrusted),
     /// [`ServeOptions::untrusted`](crate::channel::ServeOptions::untrusted)).
     pub fn is_untrusted(&self) -> bool {
-        self.remote().is_some_and(|remote| remote.is_untrusted())
+        self.carrier().is_some_and(|carrier| carrier.is_untrusted())
     }
 
     /// Whether the server is in another process.
     pub fn is_remote(&self) -> bool {
-        self.remote().is_some()
+        self.carrier().is_some()
     }
 
     /// Asks a server in another process to let this many bytes and requests of this client be pending; returns what it
@@ -252,41 +252,41 @@ impl ServerHandle {
     pub fn adjust(&self, pending_bytes: usize, pending_requests: u32) -> Result<(usize, u32), Error> {
         match &self.0 {
             Place::Here(_) => Ok((usize::MAX, u32::MAX)),
-            Place::There(remote) => remote.adjust(pending_bytes, pending_requests),
+            Place::There(carrier) => carrier.adjust(pending_bytes, pending_requests),
         }
     }
 
     /// Whether the server, in another process, has gone as far as is known: requests fail with [`Error::Gone`].
     pub fn is_gone(&self) -> bool {
-        self.remote().is_some_and(|remote| remote.is_gone())
+        self.carrier().is_some_and(|carrier| carrier.is_gone())
     }
 
     /// Whether a request of this many bytes, whose record is at most so long, has room there now, or never will.
     pub(crate) fn has_room(&self, bytes: usize, record: usize) -> bool {
-        self.remote().is_none_or(|remote| remote.has_room(bytes, record))
+        self.carrier().is_none_or(|carrier| carrier.has_room(bytes, record))
     }
 
     /// The same; if there is no room, the task is woken when there may be.
     pub(crate) fn poll_room(&self, bytes: usize, record: usize, task: &Waker) -> bool {
-        self.remote().is_none_or(|remote| remote.poll_room(bytes, record, task))
+        self.carrier().is_none_or(|carrier| carrier.poll_room(bytes, record, task))
     }
 
     /// Whether this process is a child, made by fork, of the one that has connected to the server.
     pub(crate) fn is_inherited(&self) -> bool {
-        self.remote().is_some_and(|remote| remote.is_inherited())
+        self.carrier().is_some_and(|carrier| carrier.is_inherited())
     }
 
-    pub(crate) fn remote(&self) -> Option<&Arc<dyn Carrier>> {
+    pub(crate) fn carrier(&self) -> Option<&Arc<dyn Carrier>> {
         match &self.0 {
             Place::Here(_) => None,
-            Place::There(remote) => Some(remote),
+            Place::There(carrier) => Some(carrier),
         }
     }
 
     /// Whether it can serve requests with memory of this space. A server in another process serves only requests of the
     /// interface that was connected to it.
     pub(crate) fn is_of(&self, space: &Space) -> bool {
-        self.remote().is_none_or(|remote| remote.space().is(space))
+        self.carrier().is_none_or(|carrier| carrier.space().is(space))
     }
 
     /// The server, where it is in this process.
@@ -299,7 +299,7 @@ impl ServerHandle {
 
     /// The lender of the system buffers for its requests, where the element names none, and what the server is shown.
     pub(crate) fn parties(&self) -> Parties {
-        self.remote().map_or(Parties::OWN, |remote| remote.parties())
+        self.carrier().map_or(Parties::OWN, |carrier| carrier.parties())
     }
 
     /// Notes that a client of this process asks this server, if it is here.
@@ -320,7 +320,9 @@ impl ServerHandle {
         (passing, patience): (&Passing, Patience),
     ) -> bool {
         match &self.0 {
-            Place::There(remote) => remote.request(Outgoing::new(work, exchange, service), passing, patience),
+            Place::There(carrier) => {
+                carrier.request(Outgoing::new(work, exchange, service), passing, patience)
+            }
             Place::Here(server) => {
                 match work.map_lent(access) {
                     Ok(()) => {
@@ -339,14 +341,14 @@ impl ServerHandle {
 
     /// Whether memory of the client's was lost to a server in another process.
     pub(crate) fn has_losses(&self) -> bool {
-        self.remote().is_some_and(|remote| remote.space().has_losses())
+        self.carrier().is_some_and(|carrier| carrier.space().has_losses())
     }
 
     /// Has threads that wait for this server's replies look again: a request is over without a reply.
     pub(crate) fn look(&self) {
         match &self.0 {
             Place::Here(server) => server.look(),
-            Place::There(remote) => remote.wake(true),
+            Place::There(carrier) => carrier.wake(true),
         }
         self.tend();
     }
@@ -371,8 +373,8 @@ impl ServerHandle {
 
     /// Has a thread take the replies for which no other thread waits.
     pub(crate) fn tend(&self) {
-        if let Some(remote) = self.remote() {
-            Arc::clone(remote).tend();
+        if let Some(carrier) = self.carrier() {
+            Arc::clone(carrier).tend();
         }
     }
 

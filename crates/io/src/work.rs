@@ -273,7 +273,7 @@ impl Work {
     /// Ends completed work whose reply nobody takes: what it brings to the request of which it is a part comes there all the same.
     pub(crate) fn leave(mut self: Box<Self>) {
         if self.error.is_none() {
-            // Whoever takes no reply does not learn that there was an error.
+            // A contractor that takes no reply does not learn of an error.
             let _ = self.check_inputs().and_then(|()| self.bring());
         }
     }

@@ -55,8 +55,8 @@ impl Incoming {
     /// }
     /// ```
     ///
-    /// Bytes up to the number that `fill` returns that were not stored are whatever was there: of this client's, or, in a pool of the
-    /// server's own, perhaps another client's.
+    /// `fill` has to store each byte that it counts. A byte that it counts and does not store passes as it was: where the server overlays
+    /// buffers of its own, it may be another client's.
     ///
     /// # Errors
     /// As [`Incoming::ready`]; what `fill` returns; or `fill` says more than there is. Once `fill` was called, a server

@@ -69,10 +69,10 @@ impl Interface {
             return Ok(watch.poller.as_fd());
         }
         // The lock is held until the poller is known, so that no server connects in between.
-        let remotes = self.0.remotes.lock();
+        let carriers = self.0.carriers.lock();
         let watch = Watch { poller: Poller::new()?, completers: Mutex::default() };
-        for remote in remotes.iter().filter_map(Weak::upgrade) {
-            remote.watch_by(&watch.poller, 0)?;
+        for carrier in carriers.iter().filter_map(Weak::upgrade) {
+            carrier.watch_by(&watch.poller, 0)?;
         }
         if self.0.watch.get().is_none() {
             let mut loop_waker = LoopWaker::new()?;
@@ -99,10 +99,10 @@ impl Interface {
         }
         // `bitand` does not stop at the first false: every channel is armed.
         let is_armed = self.0.outstanding.arm();
-        let (remotes, watch) = (self.remotes(), self.0.watch.get());
-        let are_armed = remotes.iter().map(|remote| remote.arm()).fold(is_armed, BitAnd::bitand);
+        let (carriers, watch) = (self.carriers(), self.0.watch.get());
+        let are_armed = carriers.iter().map(|carrier| carrier.arm()).fold(is_armed, BitAnd::bitand);
         if let Some(watch) = watch {
-            remotes.iter().for_each(|remote| remote.silence_bell(&watch.poller));
+            carriers.iter().for_each(|carrier| carrier.silence_bell(&watch.poller));
         }
         watch.is_none_or(|watch| watch.arm(&self.0.outstanding)) & are_armed
     }
@@ -115,9 +115,9 @@ impl Interface {
         if self.space().is_inherited() {
             return 0;
         }
-        let remotes = self.remotes();
-        let taken: usize = remotes.iter().map(|remote| remote.collect_watched()).sum();
-        remotes.iter().filter(|remote| remote.is_over()).for_each(|remote| self.forget(remote));
+        let carriers = self.carriers();
+        let taken: usize = carriers.iter().map(|carrier| carrier.collect_watched()).sum();
+        carriers.iter().filter(|carrier| carrier.is_over()).for_each(|carrier| self.forget(carrier));
         // This comes last: the servers in this process may be clients of the channels' servers.
         taken + self.0.outstanding.begin_look().iter().map(ServerHandle::collect).sum::<usize>()
     }

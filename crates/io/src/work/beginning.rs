@@ -204,11 +204,11 @@ impl Work {
         }
         let (passing, parties) = (request.interface.passing(), request.server.parties());
         let default = request.interface.scheme();
-        let carries = match request.server.remote() {
-            Some(remote) => {
+        let carries = match request.server.carrier() {
+            Some(carrier) => {
                 let room = request.carried_room();
                 self.store.reserve(room);
-                remote.carries(request.room, request.buffers_count(), room)
+                carrier.carries(request.room, request.buffers_count(), room)
             }
             None => Carries::NOTHING,
         };

@@ -64,9 +64,10 @@ const WRONGLY_CARRIED: &[Wrong] = &[
     ("bytes before the end", |server, slot| server.carry(slot, true, 64, 64)),
 ];
 
-fn carries_wrongly(ground: &mut Ground) {
+/// Gives one reply to each client that comes.
+fn reply_each(ground: &mut Ground, replies: &[Wrong]) {
     let mut server = Hostile::listen(ground);
-    for (_, reply) in WRONGLY_CARRIED {
+    for (_, reply) in replies {
         server.welcome(|_| {});
         assert!(server.request(), "a request");
         let slot = server.slot;
@@ -74,6 +75,10 @@ fn carries_wrongly(ground: &mut Ground) {
         server.say_whether_left(ground);
     }
     ground.stay();
+}
+
+fn carries_wrongly(ground: &mut Ground) {
+    reply_each(ground, WRONGLY_CARRIED);
 }
 
 #[test]
@@ -95,15 +100,7 @@ fn a_reply_that_carries_what_was_not_asked_for_ends_the_channel_and_the_request(
 }
 
 fn replies_wrongly(ground: &mut Ground) {
-    let mut server = Hostile::listen(ground);
-    for (_, reply) in WRONG {
-        server.welcome(|_| {});
-        assert!(server.request(), "a request");
-        let slot = server.slot;
-        reply(&mut server, slot);
-        server.say_whether_left(ground);
-    }
-    ground.stay();
+    reply_each(ground, WRONG);
 }
 
 #[test]
