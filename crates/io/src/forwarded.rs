@@ -23,8 +23,8 @@ use genie_memory::{Data, Segments, SystemBuffer, part};
 use genie_passing::{Input, Outboard, Overlay, Parties, Receipt};
 
 use crate::Error;
-use crate::incoming::Access;
 use crate::primitive::Mutex;
+use crate::service::Access;
 use crate::work::{Transfer, Work, WorkBuffer};
 
 /// Input data that a server has, but not in the memory that it was shown.

@@ -15,6 +15,7 @@ use crate::contract::{Contract, DEEPEST};
 use crate::forwarded::Supply;
 use crate::location::{Location, Locations};
 use crate::pin::{InputPin, OutputPin, Pinned};
+use crate::service::Access;
 use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
 use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, code, location, telemetry};
 
@@ -34,13 +35,6 @@ pub struct Incoming {
     service: ServiceId,
     access: Access,
     maker: Maker,
-}
-
-/// What a service's mapping flags allow.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Access {
-    pub(crate) reads: bool,
-    pub(crate) writes: bool,
 }
 
 impl Incoming {

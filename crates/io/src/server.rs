@@ -2,7 +2,6 @@
 //!
 //! Source: thesis §7.2.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -15,36 +14,11 @@ use crate::client::Presence;
 use crate::code::Code;
 use crate::deadline::Patience;
 use crate::exchange::{Awaited, Exchange};
-use crate::incoming::{Access, Origin};
+use crate::incoming::Origin;
 use crate::outgoing::Outgoing;
+use crate::service::Access;
 use crate::work::Work;
-use crate::{ClientId, Completer, Error, Incoming, RequestId};
-
-/// The number of one of a server's services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServiceId(pub u32);
-
-/// One service that a server offers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Service {
-    /// Its name, for people. For clients in other processes: at most 64 bytes, and no control characters.
-    pub name: Cow<'static, str>,
-    /// Mapping flag *read*: whether the server reads output buffers.
-    pub reads: bool,
-    /// Mapping flag *write*: whether the server writes input buffers.
-    pub writes: bool,
-}
-
-impl Service {
-    /// A service with its mapping flags.
-    pub const fn new(name: &'static str, reads: bool, writes: bool) -> Self {
-        Self { name: Cow::Borrowed(name), reads, writes }
-    }
-
-    pub(crate) fn access(&self) -> Access {
-        Access { reads: self.reads, writes: self.writes }
-    }
-}
+use crate::{ClientId, Completer, Error, Incoming, RequestId, Service, ServiceId};
 
 /// Something that serves requests.
 ///

@@ -14,9 +14,9 @@ use genie_passing::Spare;
 use smallvec::SmallVec;
 
 use crate::exchange::Exchange;
-use crate::incoming::Access;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
+use crate::service::Access;
 use crate::{Client, Error, Reply, ServerHandle, telemetry};
 
 use arguments::Arguments;

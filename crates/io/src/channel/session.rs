@@ -28,9 +28,10 @@ use super::wire::record::{
 use crate::carrier::Caller;
 use crate::contract::Contract;
 use crate::counts::Counts;
-use crate::incoming::{Access, Origin};
+use crate::incoming::Origin;
 use crate::location::{LocatedTransfer, Locations};
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::service::Access;
 use crate::work::{Work, WorkBuffer, WorkElement};
 use crate::{Client, Error, Incoming, ServiceId, telemetry};
 
