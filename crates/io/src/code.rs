@@ -1,27 +1,21 @@
-//! A server's code: the one place that calls it, and that catches its panics.
+//! A server's code: the one place that calls it.
 //!
-//! Why: a server's code runs in Genie's threads (workers, the control thread, timers, evictions) and in those of clients in the
-//! same process. A panic that unwound through them would end a thread on which other clients depend, or make a client pay for
-//! its server's mistake.
-//! How: a request that is dropped because a server's code unwinds is set aside until the panic's message is known, and then
-//! ends with it. The panic hook has reported the panic by then; nothing reports it again.
-//! Invariants: no panic of a server's code leaves a method of [`Code`]. A request that was set aside ends when the call in
-//! which it was dropped ends.
-//! Limits: in a program built with `panic = "abort"`, a panic of a server's code still aborts the process.
+//! Invariants: no panic of a server's code leaves a method of [`Code`].
 
-use std::any::Any;
-use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use genie_passing::Preferred;
 
-use crate::completer::Reaping;
 use crate::exchange::Awaited;
+use crate::panics::call;
 use crate::{ClientId, Completer, Error, Incoming, RequestId, Server, Service, ServiceId};
+
+mod reaping;
+
+use reaping::Reaping;
 
 /// A server's code. Cloning makes another handle; the last one drops the server.
 #[derive(Clone)]
@@ -41,20 +35,6 @@ struct Held {
     preferred: Box<[Option<Preferred>]>,
     /// Some for a server that completes requests when a thread looks.
     reaping: Option<Reaping>,
-}
-
-thread_local! {
-    static CALLS: Calls = const { Calls { depth: Cell::new(0), unwound: Cell::new(0) } };
-    /// Requests that were dropped by unwinding, in a call that is not over yet.
-    static UNWOUND: RefCell<Vec<Incoming>> = const { RefCell::new(Vec::new()) };
-}
-
-/// This thread's calls of servers' code.
-struct Calls {
-    /// How many there are, one inside the other.
-    depth: Cell<u32>,
-    /// How many requests all these calls together have set aside.
-    unwound: Cell<usize>,
 }
 
 impl Code {
@@ -206,55 +186,4 @@ impl Drop for Held {
         let server = self.server.take();
         let _ = call(|| drop(server));
     }
-}
-
-/// Calls code of a server. If the code panics, the requests that the panic drops end with the panic's message.
-///
-/// # Errors
-/// It panicked.
-fn call<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
-    // A call that is made while an outer call unwinds leaves the outer call's requests alone.
-    let before = CALLS.with(|calls| {
-        calls.depth.set(calls.depth.get() + 1);
-        calls.unwound.get()
-    });
-    let called = catch_unwind(AssertUnwindSafe(code)).map_err(panicked);
-    let unwound = CALLS.with(|calls| {
-        calls.depth.set(calls.depth.get() - 1);
-        calls.unwound.replace(before)
-    });
-    if unwound > before {
-        // A server that catches its own panics gets here without an error.
-        let error = called.as_ref().err().cloned().unwrap_or_else(elsewhere);
-        let requests = UNWOUND.with_borrow_mut(|unwound| unwound.split_off(before));
-        requests.into_iter().for_each(|request| request.fail(error.clone()));
-    }
-    called
-}
-
-/// Ends a request that unwinding drops. In a thread where Genie called the server, the request ends with that call, once the
-/// panic's message is known; in any other thread it ends at once.
-#[cold]
-pub(crate) fn end_unwound(request: Incoming) {
-    if CALLS.with(|calls| calls.depth.get()) == 0 {
-        return request.fail(elsewhere());
-    }
-    CALLS.with(|calls| calls.unwound.set(calls.unwound.get() + 1));
-    UNWOUND.with_borrow_mut(|unwound| unwound.push(request));
-}
-
-/// The error for a panic whose message is not known.
-fn elsewhere() -> Error {
-    Error::Panicked { message: "its standard error may say why".to_owned() }
-}
-
-#[cold]
-fn panicked(payload: Box<dyn Any + Send>) -> Error {
-    let message = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
-    // Dropping the payload may panic, and so may dropping the payload of that panic.
-    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(another);
-    }
-    message.map_or_else(elsewhere, |message| Error::Panicked { message })
 }

@@ -17,7 +17,7 @@ use crate::location::{Location, Locations};
 use crate::pin::{InputPin, OutputPin, Pinned};
 use crate::service::Access;
 use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
-use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, code, location, telemetry};
+use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, location, panics, telemetry};
 
 pub use anticipated::Anticipated;
 pub use filling::Filled;
@@ -467,7 +467,8 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         if self.held.is_some() && std::thread::panicking() {
             let (held, contract) = (self.held.take(), self.contract.take());
-            return code::end_unwound(Self { held, contract, ..*self });
+            let unwound = Self { held, contract, ..*self };
+            return panics::end_unwound(|error| unwound.fail(error));
         }
         self.finish(Some(Error::Dropped));
     }

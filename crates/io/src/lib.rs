@@ -31,6 +31,7 @@ mod loop_waker;
 mod name;
 mod outgoing;
 mod outstanding;
+mod panics;
 mod pending;
 mod per_client;
 mod pin;

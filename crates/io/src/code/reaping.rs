@@ -1,0 +1,115 @@
+//! Reaping: how the clients of a server that has a completer look for what it has completed.
+//!
+//! How: as at a channel, one of the threads that wait for a server's replies leads: it looks, and waits where the server says. Its
+//! followers sleep until it wakes them. Event loops wait by the completer's descriptor (`interface/watch.rs`).
+
+use std::time::{Duration, Instant};
+
+use genie_sys::fork::Maker;
+
+use super::Code;
+use crate::exchange::Awaited;
+use crate::followers::Followers;
+use crate::primitive::{AtomicBool, AtomicUsize, Mutex, Ordering, thread};
+
+/// The longest wait before a thread looks again whether its request has been given up.
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// Lets one of the waiting threads look, and has the others sleep meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Reaping {
+    looking: Mutex<()>,
+    /// Which thread is looking: [`this_thread`] there, and 0 while none is.
+    looker: AtomicUsize,
+    /// A thread would look, and another one was looking. Always exchanged: either the thread that was looking sees it, or the one that
+    /// would look finds the lock free.
+    wants_look: AtomicBool,
+    followers: Followers,
+}
+
+impl Reaping {
+    /// Waits until the awaited request has its reply, or has been given up; returns whether either has happened.
+    pub(super) fn wait(&self, server: &Code, awaited: &Awaited<'_>, deadline: Option<Instant>) -> bool {
+        let maker = Maker::this_process();
+        loop {
+            if awaited.is_replied() {
+                return true;
+            }
+            // The server's code has forked, and this is the child: the reply comes to the parent.
+            if !maker.is_this_process() {
+                return false;
+            }
+            let left =
+                deadline.map_or(LONGEST, |at| at.saturating_duration_since(Instant::now()).min(LONGEST));
+            if left.is_zero() {
+                return false;
+            }
+            let looked = self.look(|| {
+                if collect(server) == 0 && !awaited.is_replied() {
+                    let waited = server.completer(|completer| completer.wait(left));
+                    // A server that panics here, or has no completer any more, is not asked again without a pause.
+                    waited.ok().flatten().unwrap_or_else(|| thread::sleep(left.min(LONGEST / 100)));
+                    collect(server);
+                }
+            });
+            if looked.is_none() {
+                let is_free = || self.looking.try_lock().is_some();
+                self.followers.sleep(|| awaited.is_replied() || is_free(), deadline);
+            }
+            // Even by asking whether the lock is free, this thread may have been in the way of a look.
+            if maker.is_this_process() && self.wants_look.swap(false, Ordering::AcqRel) {
+                self.collect(server);
+            }
+        }
+    }
+
+    /// Looks, or has the thread that is looking look once more: this thread's event loop may have been woken by what came after that
+    /// thread's look. Returns how many requests this has completed.
+    pub(super) fn collect(&self, server: &Code) -> usize {
+        // The server's own code, which is asked to look, looks for its clients, too.
+        if self.looker.load(Ordering::Relaxed) == this_thread() {
+            return 0;
+        }
+        let (maker, mut count) = (Maker::this_process(), 0);
+        loop {
+            self.wants_look.swap(true, Ordering::AcqRel);
+            let looked = self.look(|| {
+                self.wants_look.swap(false, Ordering::AcqRel);
+                collect(server)
+            });
+            let Some(completed) = looked else { return count };
+            count += completed;
+            if !maker.is_this_process() || !self.wants_look.swap(false, Ordering::AcqRel) {
+                return count;
+            }
+        }
+    }
+
+    /// Does what only one thread at a time does; none while another one does.
+    fn look<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        let looking = self.looking.try_lock()?;
+        self.looker.store(this_thread(), Ordering::Relaxed);
+        let done = act();
+        self.looker.store(0, Ordering::Relaxed);
+        drop(looking);
+        self.followers.wake();
+        Some(done)
+    }
+
+    /// Has the followers check whether they must wait any longer.
+    pub(super) fn wake(&self) {
+        self.followers.wake();
+    }
+}
+
+/// An address that is this thread's alone.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
+
+/// How many requests a server says it has completed, limited so that the numbers can be added up.
+fn collect(server: &Code) -> usize {
+    let count = server.completer(|completer| completer.collect());
+    count.ok().flatten().unwrap_or_default().min(u32::MAX as usize)
+}
