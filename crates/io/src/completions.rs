@@ -148,7 +148,7 @@ impl<T> Completions<T> {
             let look = next_look(self.pending.lock().ends());
             let until = deadline.into_iter().chain(look).min();
             match server.is_looked_at() {
-                true => drop(Awaited::until(&|| has_next() || self.is_empty()).wait(server, until)),
+                true => drop(server.wait(&mut Awaited::until(&|| has_next() || self.is_empty()), until)),
                 false => self.sleep(until),
             }
             let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());

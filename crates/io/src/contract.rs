@@ -9,76 +9,71 @@
 //! Limits: [`DEEPEST`]: replies and evictions go along a chain of requests by recursion.
 //! Source: thesis §3.1.2, figure 3.1; §5.3.
 
-use std::sync::{Arc, Weak};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use genie_memory::Direction;
 use genie_sys::fork::Maker;
 use smallvec::SmallVec;
 
-use crate::exchange::Exchange;
-use crate::incoming::Origin;
 use crate::location::Location;
 use crate::primitive::Mutex;
-use crate::work::Work;
-use crate::{Error, RequestId, ServerHandle};
+use crate::{Error, RequestId};
 
 /// The longest chain of requests in one process, each of which forwards parts of the one before. The last one forwards nothing.
 pub(crate) const DEEPEST: u32 = 64;
 
 /// A request of which parts have been forwarded.
-#[derive(Debug)]
 pub(crate) struct Contract {
     maker: Maker,
-    origin: Origin,
     /// How many requests of this process led to it, itself included.
     depth: u32,
-    /// The contractor's reply, until the last fragment is let go.
-    deposit: Mutex<Option<(Box<Work>, Option<Error>)>>,
-    originated: Mutex<Originated>,
+    /// What gives the contractor's reply when the last fragment has been let go; none before the contractor has replied.
+    reply: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    originated: Mutex<AllOriginated>,
+}
+
+/// A request that another one has originated.
+pub(crate) trait Originated: Send + Sync {
+    /// Whether nobody can abort it any more.
+    fn is_over(&self) -> bool;
+
+    /// Aborts it, after whatever it originated; its server has `grace` for letting it go.
+    fn evict(&self, reason: &Error, grace: Duration);
 }
 
 /// The requests that one request has originated.
-#[derive(Debug, Default)]
-struct Originated {
-    requests: Vec<(Weak<Exchange>, ServerHandle)>,
+#[derive(Default)]
+struct AllOriginated {
+    requests: Vec<Arc<dyn Originated>>,
     /// Why no more requests can be originated.
     over: Option<Error>,
 }
 
 impl Contract {
-    pub(crate) fn new(origin: Origin, depth: u32) -> Arc<Self> {
-        let contract = Arc::new(Self {
-            maker: Maker::this_process(),
-            origin,
-            depth,
-            deposit: Mutex::default(),
-            originated: Mutex::default(),
-        });
-        // An abort that came before this found no contract to end.
-        if contract.origin.contracted(&contract) {
-            contract.end(&Error::Aborted);
-        }
-        contract
+    pub(crate) fn new(depth: u32) -> Arc<Self> {
+        let (reply, originated) = Default::default();
+        Arc::new(Self { maker: Maker::this_process(), depth, reply, originated })
     }
 
     pub(crate) fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Leaves the reply, to be given when the last fragment has been let go.
-    pub(crate) fn deposit(&self, work: Box<Work>, error: Option<Error>) {
-        *self.deposit.lock() = Some((work, error));
+    /// Has the contractor's reply given, by `reply`, when the last fragment has been let go.
+    pub(crate) fn defer(&self, reply: impl FnOnce() + Send + 'static) {
+        *self.reply.lock() = Some(Box::new(reply));
     }
 
     /// Links a request to the one that originated it, unless the originating request is being aborted.
-    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
+    pub(crate) fn originate(&self, request: Arc<dyn Originated>) -> Result<(), Error> {
         let mut originated = self.originated.lock();
         if let Some(reason) = &originated.over {
             return Err(reason.clone());
         }
-        originated.requests.retain(|(request, _)| request.strong_count() > 0);
-        originated.requests.push((Arc::downgrade(exchange), server.clone()));
+        originated.requests.retain(|request| !request.is_over());
+        originated.requests.push(request);
         Ok(())
     }
 
@@ -88,32 +83,33 @@ impl Contract {
     /// Threads that evict the same request at the same time all go through all of what it originated, so that each of them
     /// returns after the last of these servers was asked. One of them asks, and the others wait with it.
     pub(crate) fn evict(&self, reason: &Error, grace: Duration) {
-        for (request, server) in self.end(reason) {
-            if let Some(request) = request.upgrade() {
-                request.evict(&server, reason, grace);
-            }
-        }
+        self.end(reason).iter().for_each(|request| request.evict(reason, grace));
     }
 
     /// Stops requests from being originated; returns those that have been. They stay listed for another thread that evicts
     /// this request.
-    fn end(&self, reason: &Error) -> Vec<(Weak<Exchange>, ServerHandle)> {
+    pub(crate) fn end(&self, reason: &Error) -> Vec<Arc<dyn Originated>> {
         let mut originated = self.originated.lock();
         originated.over.get_or_insert_with(|| reason.clone());
         originated.requests.clone()
     }
 }
 
+impl fmt::Debug for Contract {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contract").field("depth", &self.depth).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Contract {
     fn drop(&mut self) {
-        let deposit = self.deposit.get_mut().take();
+        let reply = self.reply.get_mut().take();
         if !self.maker.is_this_process() {
             // The reply is the parent's.
-            return std::mem::forget(deposit);
+            return std::mem::forget(reply);
         }
-        if let Some((mut work, error)) = deposit {
-            work.take_back();
-            self.origin.reply(work, error);
+        if let Some(reply) = reply {
+            reply();
         }
     }
 }

@@ -6,6 +6,7 @@
 //! unchanged, serves the thread's next request ([`Pair`]).
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -13,16 +14,16 @@ use std::time::{Duration, Instant};
 
 use crate::contract::Contract;
 use crate::deadline::deadline_after;
-use crate::outstanding::Outstanding;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
-use crate::timer::Alarm;
 use crate::work::Work;
-use crate::{Error, Reply, RequestId, ServerHandle};
+use crate::{Error, Reply, RequestId};
 
 mod aborting;
+mod alarm;
 mod pair;
 
 use aborting::Asked;
+pub(crate) use alarm::{Alarm, Alarms};
 pub(crate) use pair::Pair;
 
 /// How far a request has come.
@@ -80,7 +81,7 @@ struct State {
     /// The task to be woken when the phase changes.
     task: Option<Waker>,
     /// The interface's list of outstanding requests, if this one is in it.
-    listing: Option<Arc<Outstanding>>,
+    listing: Option<Arc<dyn Listing>>,
     /// The timer's alarm, which ends with the request.
     alarm: Option<Alarm>,
     /// Why the request is being aborted.
@@ -103,6 +104,15 @@ impl State {
             contract: Weak::new(),
         }
     }
+}
+
+/// A list of requests that outlived the call that made them.
+pub(crate) trait Listing: Debug + Send + Sync {
+    /// Has an event loop look: a request may be over for its client.
+    fn tell(&self);
+
+    /// Takes out a request that its server has let go.
+    fn remove(&self, id: RequestId);
 }
 
 /// The longest that a pause lasts.
@@ -139,12 +149,6 @@ impl<'a> Awaited<'a> {
     /// A condition that becomes true through replies for which other threads wait.
     pub(crate) fn until(is_so: &'a dyn Fn() -> bool) -> Self {
         Self { until: Some(is_so), ..Self::none() }
-    }
-
-    /// Waits until a reply can be taken; returns whether it can. Meanwhile this takes the replies of a server in another
-    /// process off its channel, and looks at a server that completes requests only when clients look.
-    pub(crate) fn wait(&mut self, server: &ServerHandle, deadline: Option<Instant>) -> bool {
-        server.wait(self, deadline)
     }
 
     /// Sleeps until another thread has the reply.
@@ -270,15 +274,13 @@ impl Exchange {
         self.wake_listed(state);
     }
 
-    /// Lists the request as outstanding, unless the server has let it go already; returns whether it is listed.
-    pub(crate) fn list(self: &Arc<Self>, server: &ServerHandle, outstanding: &Arc<Outstanding>) -> bool {
+    /// Lists the request as outstanding, by `list`, unless the server has let it go already; returns whether it is listed.
+    pub(crate) fn list(&self, list: impl FnOnce() -> Arc<dyn Listing>) -> bool {
         let mut state = self.state.lock();
-        if state.is_done {
-            return false;
+        if !state.is_done {
+            state.listing = Some(list());
         }
-        state.listing = Some(Arc::clone(outstanding));
-        outstanding.add(self, server);
-        true
+        !state.is_done
     }
 
     /// Sets an alarm, unless the request is over.
@@ -330,11 +332,6 @@ impl Exchange {
         // Without the lock: this may drop a task, which may ask for this request.
         drop(replaced);
         is_over
-    }
-
-    /// Waits until a reply can be taken; returns whether it can.
-    pub(crate) fn wait(&self, server: &ServerHandle, deadline: Option<Instant>) -> bool {
-        self.is_replied() || Awaited::by_many(self).wait(server, deadline)
     }
 
     fn sleep(&self, deadline: Option<Instant>) -> bool {

@@ -18,6 +18,8 @@ use crate::service::Access;
 use crate::work::Work;
 use crate::{Error, Incoming, RequestId, Server, Service, ServiceId};
 
+mod eviction;
+
 /// A client's handle of a server, in this process or in another. Cloning makes another handle.
 ///
 /// A server in this process is dropped with its last handle. If a request outlived the call that made it, the thread that
@@ -219,9 +221,15 @@ impl ServerHandle {
         self.tend();
     }
 
-    /// Waits until the awaited request has its reply, or has been given up; returns whether either has happened.
+    /// Waits until the awaited request has its reply, or has been given up; returns whether either has happened. Meanwhile this takes
+    /// the replies of a server elsewhere off its carrier, and looks at a server that completes requests only when clients look.
     pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
         either!(self, server => server.wait(awaited, deadline))
+    }
+
+    /// The same for a request for which other threads may wait, too.
+    pub(crate) fn wait_for(&self, exchange: &Exchange, deadline: Option<Instant>) -> bool {
+        exchange.is_replied() || self.wait(&mut Awaited::by_many(exchange), deadline)
     }
 
     /// Takes the replies that are there, where clients have to take them; returns how many there were.

@@ -282,7 +282,11 @@ impl Incoming {
         match &self.contract {
             Some(contract) => Arc::clone(contract),
             None => {
-                let contract = Contract::new(self.origin().clone(), self.work().depth() + 1);
+                let contract = Contract::new(self.work().depth() + 1);
+                // An abort that came before this found no contract to end.
+                if self.origin().contracted(&contract) {
+                    contract.end(&Error::Aborted);
+                }
                 Arc::clone(self.contract.insert(contract))
             }
         }
@@ -441,10 +445,13 @@ impl Incoming {
             // The reply, and whatever it would free, belongs to the parent.
             return std::mem::forget((self.held.take(), self.contract.take()));
         }
-        let Some((work, origin)) = self.held.take() else { return };
+        let Some((mut work, origin)) = self.held.take() else { return };
         match self.contract.take() {
             // The reply takes effect when the last fragment has been let go, which may be now.
-            Some(contract) => contract.deposit(work, error),
+            Some(contract) => contract.defer(move || {
+                work.take_back();
+                origin.reply(work, error);
+            }),
             None => origin.reply(work, error),
         }
     }

@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use crate::carrier::Carrier;
 use crate::channel::directory::Directory;
 use crate::channel::{self, ConnectOptions};
+use crate::contract::Contract;
 use crate::deadline::{Patience, deadline_after};
 use crate::exchange::{Awaited, Exchange, Found, Pair};
 use crate::limits::Pendings;
@@ -337,13 +338,13 @@ impl Interface {
             0 => Awaited::alone(exchange),
             _ => Awaited::by_many(exchange),
         };
-        if let (false, Some((timeout, gave))) = (awaited.wait(server, deadline), timeout)
+        if let (false, Some((timeout, gave))) = (server.wait(&mut awaited, deadline), timeout)
             && !self.space().is_inherited()
         {
             let (reason, grace) = (Error::TimedOut { timeout }, self.0.limits.abort_timeout);
             match gave {
-                true => exchange.abort(server, &reason, grace),
-                false => exchange.end(server, &reason, grace),
+                true => server.evict(exchange, &reason, grace),
+                false => server.give_up(exchange, &reason, grace),
             }
         }
         awaited.into_left()
@@ -421,7 +422,7 @@ impl Interface {
     fn list(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> bool {
         match server.carrier() {
             Some(_) => !exchange.is_replied(),
-            None => exchange.list(server, &self.0.outstanding),
+            None => exchange.list(|| self.0.outstanding.add(exchange, server)),
         }
     }
 
@@ -450,7 +451,9 @@ impl Interface {
         let borrowings = is_held.then_some(&mut borrow.of);
         let (work, destinations) = Work::begin(work, request, borrowings)?;
         let Pair { client: exchange, server } = Pair::new(id);
-        let is_sent = match work.originate(&exchange, request.server) {
+        let originate = |contract: &Contract| contract.originate(request.server.originated(&exchange));
+        let originated = work.contracts().try_for_each(originate);
+        let is_sent = match originated {
             Ok(()) => {
                 request.server.asked_by(&self.0.presence);
                 let by = (self.passing(), patience);

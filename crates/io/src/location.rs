@@ -12,10 +12,9 @@ use genie_passing::{Reason, Receipt, Scheme, Spare};
 use smallvec::SmallVec;
 
 use crate::contract::Contract;
-use crate::exchange::Exchange;
 use crate::forwarded::{ForwardedInput, Supply};
 use crate::incoming::Origin;
-use crate::{Error, Fragment, ServerHandle};
+use crate::{Error, Fragment};
 
 use shown_copy::ShownCopies;
 pub(crate) use shown_copy::Viewer;
@@ -286,20 +285,11 @@ impl LocatedTransfer {
         }
     }
 
-    /// How many requests of this process led to the request that this data belongs to.
-    pub(crate) fn depth(&self) -> u32 {
+    /// The contract of the request of which this data is a part, if it is a fragment.
+    pub(crate) fn contract(&self) -> Option<&Contract> {
         match &self.origin {
-            Source::Client(_) | Source::Carried => 0,
-            Source::Contract(contract, _) => contract.depth(),
-        }
-    }
-
-    /// Links the request that carries this fragment to the request of which it is a part, unless that request is being
-    /// aborted.
-    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
-        match &self.origin {
-            Source::Contract(contract, _) => contract.originate(exchange, server),
-            Source::Client(_) | Source::Carried => Ok(()),
+            Source::Contract(contract, _) => Some(contract),
+            Source::Client(_) | Source::Carried => None,
         }
     }
 

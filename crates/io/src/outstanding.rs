@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::exchange::{Awaited, Exchange};
+use crate::exchange::{Awaited, Exchange, Listing};
 use crate::loop_waker::LoopWaker;
 use crate::primitive::{Condvar, Mutex};
 use crate::{RequestId, ServerHandle};
@@ -30,21 +30,12 @@ struct Listed {
     loop_waker: Option<LoopWaker>,
 }
 
-impl Outstanding {
-    pub(crate) fn add(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
-        let mut listed = self.listed.lock();
-        let before = listed.requests.insert(exchange.id(), (Arc::clone(exchange), server.clone()));
-        if before.is_none() && server.is_looked_at() {
-            listed.count(server);
-        }
-    }
-
-    /// Has an event loop look: a request may be over for its client.
-    pub(crate) fn tell(&self) {
+impl Listing for Outstanding {
+    fn tell(&self) {
         self.listed.lock().loop_waker.iter_mut().for_each(LoopWaker::tell);
     }
 
-    pub(crate) fn remove(&self, id: RequestId) {
+    fn remove(&self, id: RequestId) {
         let mut listed = self.listed.lock();
         let removed = listed.requests.remove(&id);
         let forgotten = removed.as_ref().and_then(|(_, server)| listed.discount(server));
@@ -52,6 +43,18 @@ impl Outstanding {
         self.removed.notify_all();
         drop(listed);
         drop((removed, forgotten));
+    }
+}
+
+impl Outstanding {
+    /// Lists a request; returns the list.
+    pub(crate) fn add(self: &Arc<Self>, exchange: &Arc<Exchange>, server: &ServerHandle) -> Arc<dyn Listing> {
+        let mut listed = self.listed.lock();
+        let before = listed.requests.insert(exchange.id(), (Arc::clone(exchange), server.clone()));
+        if before.is_none() && server.is_looked_at() {
+            listed.count(server);
+        }
+        Arc::<Self>::clone(self)
     }
 
     /// The servers in this process at which requests are outstanding and which clients have to look at.
@@ -85,7 +88,8 @@ impl Outstanding {
     ) -> bool {
         if server.is_looked_at() {
             server.collect();
-            return Awaited::until(&|| !self.listed.lock().has_older(server, before)).wait(server, deadline);
+            let is_flushed = || !self.listed.lock().has_older(server, before);
+            return server.wait(&mut Awaited::until(&is_flushed), deadline);
         }
         let is_flushed = |listed: &Listed| !listed.has_older(server, before);
         self.removed.wait_until(self.listed.lock(), deadline, is_flushed).1

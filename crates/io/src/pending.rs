@@ -177,7 +177,7 @@ impl<'i> Pending<'i> {
     /// waits.
     pub fn give_up(&self) {
         if !self.is_inherited() {
-            self.exchange.abort(&self.server, &Error::Aborted, self.abort_timeout);
+            self.server.evict(&self.exchange, &Error::Aborted, self.abort_timeout);
         }
     }
 
@@ -196,7 +196,7 @@ impl<'i> Pending<'i> {
                 return self.exchange.is_replied();
             }
             let look = next_look(self.ends);
-            let is_replied = self.exchange.wait(&self.server, deadline.into_iter().chain(look).min());
+            let is_replied = self.server.wait_for(&self.exchange, deadline.into_iter().chain(look).min());
             if is_replied || look.is_none() || self.is_inherited() {
                 return is_replied;
             }
@@ -223,7 +223,7 @@ impl Drop for Pending<'_> {
             return std::mem::forget(Arc::clone(&self.exchange));
         }
         if self.aborts && !self.exchange.is_replied() {
-            self.exchange.end(&self.server, &Error::Aborted, self.abort_timeout);
+            self.server.give_up(&self.exchange, &Error::Aborted, self.abort_timeout);
         }
         if self.exchange.depart() {
             self.server.tend();

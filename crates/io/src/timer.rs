@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use genie_sys::fork::Maker;
 
 use crate::deadline::deadline_after;
-use crate::exchange::Exchange;
+use crate::exchange::{Alarm, Alarms, Exchange};
 use crate::primitive::{Condvar, Mutex, spawn, thread};
 use crate::{Error, RequestId, ServerHandle};
 
@@ -52,16 +52,9 @@ struct Deadline {
     asked: bool,
 }
 
-/// A request's place in the timer's queue; dropping it takes the request out.
-#[derive(Debug)]
-pub(crate) struct Alarm {
-    shared: Arc<Shared>,
-    key: Key,
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        let removed = self.shared.queue.lock().deadlines.remove(&self.key);
+impl Alarms for Shared {
+    fn cancel(&self, at: Instant, id: RequestId) {
+        let removed = self.queue.lock().deadlines.remove(&(at, id));
         // Without the lock: this may be the server's last handle.
         drop(removed);
     }
@@ -131,7 +124,7 @@ impl Shared {
             if queue.deadlines.first_key_value().is_some_and(|(first, _)| *first == key) {
                 self.changed.notify_all();
             }
-            Alarm { shared: Arc::clone(self), key }
+            Alarm { timer: Arc::<Self>::clone(self), at, id: key.1 }
         });
     }
 
@@ -164,17 +157,17 @@ impl Deadline {
             return;
         }
         if !self.gave {
-            return exchange.end(&self.server, &reason, self.grace);
+            return self.server.give_up(&exchange, &reason, self.grace);
         }
         if exchange.is_contracted() {
             // Aborting what the request originated takes time; other requests may be due meanwhile.
             let (server, grace) = (self.server, self.grace);
-            let evict = move || exchange.abort(&server, &reason, grace);
+            let evict = move || server.evict(&exchange, &reason, grace);
             // Where no thread can be started, the request goes on until its client aborts it.
             let _ = spawn("genie-eviction", evict);
             return;
         }
-        let is_asked = exchange.ask_to_abort(&self.server, &reason, self.grace);
+        let is_asked = self.server.ask_to_let_go(&exchange, &reason, self.grace);
         if let Some(at) = deadline_after(self.grace).filter(|_| is_asked) {
             timer.set(&exchange, at, Self { asked: true, ..self });
         }

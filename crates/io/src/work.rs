@@ -13,7 +13,7 @@ use genie_memory::Direction;
 use genie_passing::Spare;
 use smallvec::SmallVec;
 
-use crate::exchange::Exchange;
+use crate::contract::Contract;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::service::Access;
@@ -145,27 +145,19 @@ impl Work {
         if self.has_wrapped { &mut self.buffers } else { &mut [] }
     }
 
-    /// Links the request to those of which it forwards parts, unless one of those is being aborted.
+    /// The contracts of the requests of which it forwards parts.
     #[inline]
-    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
-        for buffer in self.wrapped() {
-            for element in &buffer.elements {
-                if let Transfer::Located(located) = &element.transfer {
-                    located.originate(exchange, server)?;
-                }
-            }
-        }
-        Ok(())
+    pub(crate) fn contracts(&self) -> impl Iterator<Item = &Contract> {
+        let elements = self.wrapped().iter().flat_map(|buffer| &buffer.elements);
+        elements.filter_map(|element| match &element.transfer {
+            Transfer::Located(located) => located.contract(),
+            _ => None,
+        })
     }
 
     /// How many requests of this process led to this one, by forwarding parts.
     pub(crate) fn depth(&self) -> u32 {
-        let elements = self.wrapped().iter().flat_map(|buffer| &buffer.elements);
-        let depths = elements.map(|element| match &element.transfer {
-            Transfer::Located(located) => located.depth(),
-            _ => 0,
-        });
-        depths.max().unwrap_or(0)
+        self.contracts().map(Contract::depth).max().unwrap_or(0)
     }
 
     /// Maps memory of other processes, as far as the service may touch it.
