@@ -7,7 +7,6 @@
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
 use std::fmt::Debug;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use crate::contract::Contract;
 use crate::deadline::deadline_after;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::work::Work;
-use crate::{Error, Reply, RequestId};
+use crate::{Error, Reply, RequestId, panics};
 
 mod aborting;
 mod alarm;
@@ -301,7 +300,7 @@ impl Exchange {
         drop(state);
         drop(alarm);
         if let Some(task) = task {
-            wake_task(task);
+            panics::wake(task);
         }
     }
 
@@ -397,14 +396,5 @@ impl Exchange {
             state.phase = Phase::GivenUp(Box::new(reason.clone()));
             self.wake_listed(state);
         }
-    }
-}
-
-/// Wakes a client's task, in a thread that others rely on: the timer, a server's thread, or a thread that takes replies for
-/// all. A panic of the client's code ends here; the panic hook has reported it.
-pub(crate) fn wake_task(task: Waker) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| task.wake())) {
-        // The payload may panic when it is dropped.
-        std::mem::forget(payload);
     }
 }

@@ -11,9 +11,8 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::deadline::deadline_after;
-use crate::exchange::wake_task;
 use crate::primitive::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
-use crate::{Client, Error};
+use crate::{Client, Error, panics};
 
 /// What an interface allows. Defaults are in parentheses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,7 +206,7 @@ impl Pendings {
             let tasks = std::mem::take(&mut *self.queue.lock());
             self.waiters.fetch_sub(tasks.len(), Ordering::SeqCst);
             self.room.notify_all();
-            tasks.into_iter().for_each(wake_task);
+            tasks.into_iter().for_each(panics::wake);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Panics of servers' code, which end the requests that the code had in its hands, and nothing else.
+//! Panics of servers' code, which end the requests that the code had in its hands, and of clients' tasks, which end nothing.
 //!
 //! Why: a server's code runs in Genie's threads (workers, the control thread, timers, evictions) and in those of clients in the
 //! same process. A panic that unwound through them would end a thread on which other clients depend, or make a client pay for
@@ -11,6 +11,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
 
 use crate::Error;
 
@@ -80,4 +81,13 @@ fn panicked(payload: Box<dyn Any + Send>) -> Error {
         std::mem::forget(another);
     }
     message.map_or_else(elsewhere, |message| Error::Panicked { message })
+}
+
+/// Wakes a client's task, in a thread that others rely on: the timer, a server's thread, or a thread that takes replies for
+/// all. A panic of the client's code ends here; the panic hook has reported it.
+pub(crate) fn wake(task: Waker) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| task.wake())) {
+        // The payload may panic when it is dropped.
+        std::mem::forget(payload);
+    }
 }

@@ -254,7 +254,7 @@ pub(crate) fn deliver(
         None => work.finish_inputs(destinations, others, server).err(),
     };
     match &error {
-        None => telemetry::replied(&work),
+        None => telemetry::replied(work.passed()),
         Some(error) => telemetry::failed(error),
     }
     let reply = work.reply();

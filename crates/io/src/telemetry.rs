@@ -12,8 +12,10 @@
 #[cfg(feature = "metrics")]
 mod counters;
 
+use genie_memory::Direction;
+use genie_passing::Receipt;
+
 use crate::counts::Counts;
-use crate::work::Work;
 use crate::{Client, Error, RequestId, ServiceId};
 
 /// How a thread has waited for replies at a channel.
@@ -25,11 +27,11 @@ pub(crate) enum Wait {
     Slept,
 }
 
-/// A request of this process has its reply.
+/// A request of this process has its reply; `elements` says of each how it was passed, and how many bytes of it.
 #[inline]
-pub(crate) fn replied(work: &Work) {
+pub(crate) fn replied(elements: impl Iterator<Item = (Direction, Receipt, usize)>) {
     #[cfg(feature = "metrics")]
-    counters::replied(work);
+    counters::replied(elements);
 }
 
 /// A request of this process has failed, or was refused.

@@ -10,7 +10,7 @@ mod carried;
 use std::sync::Arc;
 
 use genie_memory::Direction;
-use genie_passing::Spare;
+use genie_passing::{Receipt, Spare};
 use smallvec::SmallVec;
 
 use crate::contract::Contract;
@@ -303,6 +303,12 @@ impl Work {
         }
     }
 
+    /// Of each element: the direction, what was done, and how many bytes were passed.
+    #[inline]
+    pub(crate) fn passed(&self) -> impl Iterator<Item = (Direction, Receipt, usize)> {
+        self.buffers.iter().flat_map(WorkBuffer::passed)
+    }
+
     /// Whether the client can have its reply while the server keeps every output: the client waits for no input, and gets no
     /// buffer back.
     pub(crate) fn may_be_anticipated(&self) -> bool {
@@ -315,7 +321,7 @@ impl Work {
     pub(crate) fn interim(&self) -> Box<Reply> {
         let element =
             |element: &WorkElement| ReplyElement { receipt: element.receipt(), returned: Returned::Nothing };
-        telemetry::replied(self);
+        telemetry::replied(self.passed());
         let buffer = |buffer: &WorkBuffer| ReplyBuffer {
             actual: buffer.actual,
             elements: buffer.elements.iter().map(element).collect(),

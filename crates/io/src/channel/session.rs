@@ -85,7 +85,11 @@ impl Caller for Session {
         }
         // Mappings made for this request end before the client may use its memory again.
         work.wrapped_mut().iter_mut().for_each(WorkBuffer::let_go);
-        let counts = if error.is_some() { Counts::FAILURE } else { Counts::of(&work) };
+        let counts = if error.is_some() {
+            Counts::FAILURE
+        } else {
+            Counts::of(work.buffers.iter().map(WorkBuffer::counted))
+        };
         let mut in_progress = self.in_progress.lock();
         let is_anticipated = in_progress.leave(slot);
         in_progress.counts = in_progress.counts.plus(counts);

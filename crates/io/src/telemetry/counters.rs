@@ -8,11 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use genie_memory::Direction;
-use genie_passing::Reason;
+use genie_passing::{Reason, Receipt};
 use metrics::{Key, Label, Level, Metadata, counter};
 
 use crate::counts::Counts;
-use crate::work::Work;
 
 /// A counter's name, and its labels.
 type Name = (&'static str, [(&'static str, &'static str); 2]);
@@ -24,26 +23,18 @@ thread_local! {
 }
 
 /// Counts a request, and how its elements were passed.
-pub(super) fn replied(work: &Work) {
+pub(super) fn replied(elements: impl Iterator<Item = (Direction, Receipt, usize)>) {
     counter!("genie_requests_total").increment(1);
-    for buffer in &work.buffers {
-        let (direction, mut left) = match buffer.direction {
-            Direction::Out => ("out", usize::MAX),
-            Direction::In => ("in", buffer.actual),
-        };
-        for element in &buffer.elements {
-            let (receipt, len) = (element.receipt(), element.len().min(left));
-            left -= len;
-            let labels = [("scheme", receipt.effective.name()), ("direction", direction)];
-            add("genie_bytes_total", labels, len);
-            if receipt.copied > 0 {
-                let reason = receipt.reason.map_or("none", Reason::phrase);
-                let labels = [("scheme", receipt.asked.name()), ("reason", reason)];
-                add("genie_copied_bytes_total", labels, receipt.copied);
-            }
-            if receipt.faults > 0 {
-                counter!("genie_faults_total").increment(receipt.faults.into());
-            }
+    for (direction, receipt, len) in elements {
+        let direction = if direction == Direction::Out { "out" } else { "in" };
+        add("genie_bytes_total", [("scheme", receipt.effective.name()), ("direction", direction)], len);
+        if receipt.copied > 0 {
+            let reason = receipt.reason.map_or("none", Reason::phrase);
+            let labels = [("scheme", receipt.asked.name()), ("reason", reason)];
+            add("genie_copied_bytes_total", labels, receipt.copied);
+        }
+        if receipt.faults > 0 {
+            counter!("genie_faults_total").increment(receipt.faults.into());
         }
     }
 }

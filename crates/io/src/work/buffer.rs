@@ -350,6 +350,23 @@ impl WorkBuffer {
         self.is_copied || 2 * self.elements.iter().map(WorkElement::copied).sum::<usize>() > self.len()
     }
 
+    /// Its direction, whether it was copied, and how many bytes of it were passed.
+    #[inline]
+    pub(crate) fn counted(&self) -> (Direction, bool, usize) {
+        let bytes = if self.direction == Direction::Out { self.len() } else { self.actual };
+        (self.direction, self.is_copied(), bytes)
+    }
+
+    /// Of each element: the direction, what was done, and how many bytes were passed.
+    pub(super) fn passed(&self) -> impl Iterator<Item = (Direction, Receipt, usize)> {
+        let mut left = if self.direction == Direction::Out { usize::MAX } else { self.actual };
+        self.elements.iter().map(move |element| {
+            let here = element.len().min(left);
+            left -= here;
+            (self.direction, element.receipt(), here)
+        })
+    }
+
     /// Bytes in all elements together.
     pub(crate) fn len(&self) -> usize {
         self.elements.iter().map(WorkElement::len).sum()
