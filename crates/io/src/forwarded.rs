@@ -16,16 +16,12 @@
 //! copied, and the receipt says why.
 //! Source: thesis §7.5.
 
-use std::ops::Range;
-use std::sync::Arc;
-
 use genie_memory::{Data, Segments, SystemBuffer, part};
 use genie_passing::{Input, Outboard, Overlay, Parties, Receipt};
 
 use crate::Error;
 use crate::primitive::Mutex;
 use crate::service::Access;
-use crate::work::{Transfer, Work, WorkBuffer};
 
 /// Input data that a server has, but not in the memory that it was shown.
 #[derive(Debug)]
@@ -192,48 +188,5 @@ impl State {
         }
         self.spent.extend(input.customize(self.brought)?);
         Ok(input.segments())
-    }
-}
-
-impl WorkBuffer {
-    /// Shares the input element that is exactly bytes `range` with another server.
-    ///
-    /// # Errors
-    /// What a server has in place of the element's memory cannot be brought.
-    pub(crate) fn forward(
-        &mut self,
-        range: &Range<usize>,
-        access: Access,
-    ) -> Result<Option<Arc<ForwardedInput>>, Error> {
-        let mut at = 0;
-        let element = self.elements.iter_mut().find(|element| {
-            let start = at;
-            at += element.len();
-            start == range.start && at == range.end && start < at
-        });
-        let Some(element) = element else { return Ok(None) };
-        let scheme = element.receipt().asked;
-        element.transfer = match std::mem::replace(&mut element.transfer, Transfer::None(scheme)) {
-            Transfer::In(input) => Transfer::Forwarded(Arc::new(ForwardedInput::new(input, access))),
-            other => other,
-        };
-        match &mut element.transfer {
-            Transfer::Forwarded(input) => Ok(Some(Arc::clone(input))),
-            Transfer::Located(located) => located.forward(),
-            Transfer::In(_) | Transfer::Out(_) | Transfer::Carried(_) | Transfer::None(_) => Ok(None),
-        }
-    }
-}
-
-impl Work {
-    /// Takes back the inputs that were forwarded: no fragment is left.
-    pub(crate) fn take_back(&mut self) {
-        for element in self.buffers.iter_mut().flat_map(|buffer| &mut buffer.elements) {
-            if let Transfer::Forwarded(forwarded) = &element.transfer
-                && let Some(input) = forwarded.take()
-            {
-                element.transfer = Transfer::In(input);
-            }
-        }
     }
 }

@@ -302,8 +302,8 @@ impl Incoming {
                 if buffer.direction == Direction::In {
                     self.make_ready(index)?;
                 }
-                let work = self.work();
-                location::part(&work.buffers[index].locations(self.origin(), &work.store)?, range)
+                let (work, find) = (self.work(), |named: &_| self.origin().locations(named));
+                location::part(&work.buffers[index].locations(find, &work.store)?, range)
             }
         };
         self.work_mut().buffers[index].owe();

@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 
 use crate::contract::Contract;
 use crate::forwarded::{ForwardedInput, Supply};
-use crate::incoming::Origin;
 use crate::{Error, Fragment};
 
 use shown_copy::ShownCopies;
@@ -301,14 +300,14 @@ impl LocatedTransfer {
         }
     }
 
-    /// The locations of the data, to be shown to another server.
-    pub(crate) fn locations(&self, origin: &Origin) -> Locations {
+    /// The locations of the data, to be shown to another server; `find` finds data that a client in another process has named.
+    pub(crate) fn locations(&self, find: impl Fn(&[(u16, Extent)]) -> Locations) -> Locations {
         match &self.origin {
             Source::Contract(_, locations) => locations.clone(),
             Source::Client(_) if self.private.is_some() => {
                 Locations::from_iter([Location::Here(self.segments.clone())])
             }
-            Source::Client(named) => origin.locations(named),
+            Source::Client(named) => find(named),
             Source::Carried => Locations::from_iter([Location::Carried(self.segments.clone())]),
         }
     }

@@ -251,7 +251,7 @@ pub(crate) fn deliver(
     };
     let error = match work.error.take() {
         Some(error) => Some(error),
-        None => work.finish_inputs(destinations, others, server).err(),
+        None => work.finish_inputs(destinations, others, || server.has_losses()).err(),
     };
     match &error {
         None => telemetry::replied(work.passed()),

@@ -17,7 +17,7 @@ use crate::contract::Contract;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::service::Access;
-use crate::{Client, Error, Reply, ServerHandle, telemetry};
+use crate::{Client, Error, Reply, telemetry};
 
 use arguments::Arguments;
 pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
@@ -176,6 +176,17 @@ impl Work {
         Ok(())
     }
 
+    /// Takes back the inputs that were forwarded: no fragment is left.
+    pub(crate) fn take_back(&mut self) {
+        for element in self.buffers.iter_mut().flat_map(|buffer| &mut buffer.elements) {
+            if let Transfer::Forwarded(forwarded) = &element.transfer
+                && let Some(input) = forwarded.take()
+            {
+                element.transfer = Transfer::In(input);
+            }
+        }
+    }
+
     /// Runs the reply-time operations of all outputs.
     #[inline]
     pub(crate) fn finish_outputs(&mut self, succeeded: bool) {
@@ -192,7 +203,7 @@ impl Work {
     }
 
     /// Runs the reply-time operations of all inputs: all, or none where one cannot be delivered. The first native inputs go to
-    /// `others`, the rest where the request said: to `destinations`, if their memory was borrowed.
+    /// `others`, the rest where the request said: to `destinations`, if their memory was borrowed. `has_losses` says whether a server has taken memory of the client's away.
     ///
     /// # Errors
     /// There are more `others` than native inputs; an input cannot be delivered.
@@ -200,7 +211,7 @@ impl Work {
         &mut self,
         mut destinations: Destinations<'_>,
         others: &mut [&mut [u8]],
-        server: &ServerHandle,
+        has_losses: impl Fn() -> bool,
     ) -> Result<(), Error> {
         let (given, native) = (others.len(), || self.inputs_native());
         if given > 0 && given > native() {
@@ -222,7 +233,7 @@ impl Work {
             let own = if element.is_borrowed_input() { destinations.next() } else { None };
             let other = if element.is_native_input() { others.next() } else { None };
             let bytes = other.map(|bytes| &mut **bytes).or(own.map(|bytes| &mut **bytes));
-            element.finish_input(here, bytes, (&self.store, server))
+            element.finish_input(here, bytes, (&self.store, &has_losses))
         })
     }
 

@@ -3,17 +3,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
+use genie_memory::{Buffer, Data, DataMut, Direction, Extent, Migrant};
 use genie_passing::model::Allocation;
 use genie_passing::{Input, Output, Receipt, Scheme};
 use smallvec::SmallVec;
 
 use super::{Carried, Store};
+use crate::Error;
 use crate::forwarded::ForwardedInput;
-use crate::incoming::Origin;
 use crate::location::{LocatedTransfer, Location, Locations};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
-use crate::{Error, ServerHandle};
+use crate::service::Access;
 
 /// One of a request's buffers.
 #[derive(Debug)]
@@ -232,12 +232,13 @@ impl WorkElement {
         Ok(())
     }
 
-    /// Delivers an input of `actual` bytes, prepared or not: to `bytes`, or to a buffer given by value, or as a migrant buffer. If this fails for an input that was not prepared, nothing has been delivered.
+    /// Delivers an input of `actual` bytes, prepared or not: to `bytes`, or to a buffer given by value, or as a migrant buffer. If this
+    /// fails for an input that was not prepared, nothing has been delivered.
     pub(super) fn finish_input(
         &mut self,
         actual: usize,
         bytes: Option<&mut [u8]>,
-        (store, server): (&Store, &ServerHandle),
+        (store, has_losses): (&Store, impl Fn() -> bool),
     ) -> Result<(), Error> {
         if !matches!(self.transfer, Transfer::In(_) | Transfer::Carried(_)) {
             return self.prepare_input(actual, None);
@@ -248,7 +249,7 @@ impl WorkElement {
             Kept::Nothing => bytes,
         };
         match &mut self.transfer {
-            Transfer::Carried(carried) => carried.deliver(store, actual, bytes, server)?,
+            Transfer::Carried(carried) => carried.deliver(store, actual, bytes, has_losses)?,
             Transfer::In(input) => {
                 if let Some(migrant) = input.deliver(actual, bytes)? {
                     self.kept = Kept::Migrant(migrant);
@@ -381,11 +382,43 @@ impl WorkBuffer {
         }
     }
 
-    /// The locations of the data, to be shown to another server.
+    /// Shares the input element that is exactly bytes `range` with another server.
+    ///
+    /// # Errors
+    /// What a server has in place of the element's memory cannot be brought.
+    pub(crate) fn forward(
+        &mut self,
+        range: &Range<usize>,
+        access: Access,
+    ) -> Result<Option<Arc<ForwardedInput>>, Error> {
+        let mut at = 0;
+        let element = self.elements.iter_mut().find(|element| {
+            let start = at;
+            at += element.len();
+            start == range.start && at == range.end && start < at
+        });
+        let Some(element) = element else { return Ok(None) };
+        let scheme = element.receipt().asked;
+        element.transfer = match std::mem::replace(&mut element.transfer, Transfer::None(scheme)) {
+            Transfer::In(input) => Transfer::Forwarded(Arc::new(ForwardedInput::new(input, access))),
+            other => other,
+        };
+        match &mut element.transfer {
+            Transfer::Forwarded(input) => Ok(Some(Arc::clone(input))),
+            Transfer::Located(located) => located.forward(),
+            Transfer::In(_) | Transfer::Out(_) | Transfer::Carried(_) | Transfer::None(_) => Ok(None),
+        }
+    }
+
+    /// The locations of the data, to be shown to another server; `find` finds data that a client in another process has named.
     ///
     /// # Errors
     /// No memory.
-    pub(crate) fn locations(&self, origin: &Origin, store: &Store) -> Result<Locations, Error> {
+    pub(crate) fn locations(
+        &self,
+        find: impl Fn(&[(u16, Extent)]) -> Locations,
+        store: &Store,
+    ) -> Result<Locations, Error> {
         let mut all = Locations::new();
         for element in &self.elements {
             match &element.transfer {
@@ -393,7 +426,7 @@ impl WorkBuffer {
                 Transfer::In(input) => all.push(Location::Here(input.segments())),
                 // Other servers work in memory made for the request, not in what the contractor may look at.
                 Transfer::Forwarded(input) => all.push(Location::Here(input.ready()?)),
-                Transfer::Located(located) => all.extend(located.locations(origin)),
+                Transfer::Located(located) => all.extend(located.locations(&find)),
                 Transfer::Carried(carried) => {
                     all.push(Location::Carried(store.data(carried).segments().clone()));
                 }

@@ -20,8 +20,8 @@ use smallvec::SmallVec;
 
 use super::buffer::Kept;
 use super::{Transfer, Work, WorkBuffer, WorkElement, each_input};
+use crate::Error;
 use crate::location::LocatedTransfer;
-use crate::{Error, ServerHandle};
 
 /// The most bytes that a request and its reply carry of elements, each counted as [`carried_room`] says.
 pub const MAX_CARRIED: usize = 2048;
@@ -203,7 +203,7 @@ impl Carried {
         len
     }
 
-    /// Delivers an input's first `actual` bytes.
+    /// Delivers an input's first `actual` bytes; `has_losses` says whether a server has taken memory of the client's away.
     ///
     /// # Errors
     /// There is less room; the client's memory was taken away by a server.
@@ -212,7 +212,7 @@ impl Carried {
         store: &Store,
         actual: usize,
         bytes: Option<&mut [u8]>,
-        server: &ServerHandle,
+        has_losses: impl Fn() -> bool,
     ) -> Result<(), Error> {
         let Some(bytes) = bytes else { return Ok(()) };
         self.check_room(actual, bytes.len())?;
@@ -220,7 +220,7 @@ impl Carried {
         store.get(self, &mut bytes[..actual]);
         self.passed.copied(actual);
         // It is not known which memory was lost: maybe the one that was just stored into.
-        if guard::breaks() != missing && server.has_losses() {
+        if guard::breaks() != missing && has_losses() {
             return Err(genie_passing::Error::from(genie_memory::Error::Lost).into());
         }
         Ok(())
