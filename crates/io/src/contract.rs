@@ -1,6 +1,6 @@
 //! Contracts: requests whose servers have forwarded parts of their buffers, and the subcontract graph.
 //!
-//! How: a server that makes requests of its own with [`Fragment`]s of a request's buffers becomes a contractor. Its
+//! How: a server that makes requests of its own with [`Fragment`](crate::Fragment)s of a request's buffers becomes a contractor. Its
 //! reply takes effect when the last fragment has been let go, so that no subcontractor ever works in memory that its
 //! client has back. The graph's edges are kept with the contractor's request, which lists the requests originated from it.
 //! Invariants: eviction is in post-order: whatever a request originated is aborted before the request itself. A request that
@@ -13,13 +13,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use genie_memory::Direction;
 use genie_sys::fork::Maker;
-use smallvec::SmallVec;
 
-use crate::location::Location;
+use crate::Error;
 use crate::primitive::Mutex;
-use crate::{Error, RequestId};
 
 /// The longest chain of requests in one process, each of which forwards parts of the one before. The last one forwards nothing.
 pub(crate) const DEEPEST: u32 = 64;
@@ -111,40 +108,5 @@ impl Drop for Contract {
         if let Some(reply) = reply {
             reply();
         }
-    }
-}
-
-/// A part of a buffer of a request, for its server to forward in a request of its own: the location (request, buffer,
-/// offset). It needs no data passing, and the server need not be able to touch the data.
-///
-/// The reply to the request that it is a part of waits as long as the fragment, or a request that carries it, exists.
-#[derive(Debug)]
-pub struct Fragment {
-    pub(crate) contract: Arc<Contract>,
-    pub(crate) contractor: RequestId,
-    pub(crate) direction: Direction,
-    pub(crate) locations: SmallVec<[Location; 1]>,
-    pub(crate) len: usize,
-}
-
-impl Fragment {
-    /// The request whose part it is.
-    pub fn request(&self) -> RequestId {
-        self.contractor
-    }
-
-    /// The number of bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Which way its data goes.
-    pub fn direction(&self) -> Direction {
-        self.direction
     }
 }

@@ -10,7 +10,7 @@
 //! The first server in another process that the element is forwarded to has the memory made in its pool, if there is none yet. Before
 //! anybody else gets memory, the element moves to memory that no other process is shown: that server might look at it,
 //! and might store into it after it was given up. From then on each server in another process has a copy of its own
-//! (`location/shown_copy.rs`).
+//! (`located/shown_copy.rs`).
 //! Invariants: a buffer that the contractor or a subcontractor may have been shown stays until the contractor's reply.
 //! Limits: the fragment is exactly one element, and the client and both servers are in one process. Otherwise the data is
 //! copied, and the receipt says why.

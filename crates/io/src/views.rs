@@ -16,7 +16,7 @@ use genie_passing::{Input, Parties, Passing, Scheme, Target};
 use genie_sys::Object;
 
 use crate::forwarded::ForwardedInput;
-use crate::location::LocatedTransfer;
+use crate::located::Located;
 use crate::work::{Carried, Store};
 use crate::{InputPin, OutputPin};
 
@@ -34,7 +34,7 @@ pub(crate) fn begin_input(
     unsafe { passing.input_from(scheme, target, parties) }
 }
 
-impl LocatedTransfer {
+impl Located {
     /// The data, as far as it is mapped, to be read.
     pub(crate) fn data(&self) -> Data<'_> {
         // SAFETY: this holds the mapping, the private buffer or the contract that the data is in; or else the data is in a
@@ -50,7 +50,7 @@ impl LocatedTransfer {
     }
 }
 
-impl LocatedTransfer {
+impl Located {
     /// The data at one location of a fragment that is in this process, to be read.
     pub(crate) fn data_at(&self, index: usize) -> Data<'_> {
         // SAFETY: this holds the contract, or the forwarded input, that the data is in.

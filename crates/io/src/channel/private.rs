@@ -21,7 +21,7 @@ use genie_sys::process::Process;
 
 use super::wire::record::Element;
 use crate::Error;
-use crate::location::{LocatedTransfer, PrivateBuffer};
+use crate::located::{Located, PrivateBuffer};
 use crate::work::{Transfer, Work};
 
 /// How one client's data is copied.
@@ -42,7 +42,7 @@ impl Private {
         element: &Element<'_>,
         direction: Direction,
         mut receipt: Receipt,
-    ) -> Result<Box<LocatedTransfer>, Error> {
+    ) -> Result<Box<Located>, Error> {
         let len = element.len as usize;
         let buffer = self.space.system_buffer(len)?;
         let mut places = Vec::with_capacity(element.segments.len());
@@ -61,7 +61,7 @@ impl Private {
             receipt.copied += len;
             receipt.reason = Some(Reason::Untrusted);
         }
-        let mut located = LocatedTransfer::named(buffer.segments(), len, receipt);
+        let mut located = Located::named(buffer.segments(), len, receipt);
         located.keep(PrivateBuffer { buffer, places });
         Ok(located)
     }

@@ -29,7 +29,7 @@ use crate::carrier::{Carrier, Carries};
 use crate::deadline::Patience;
 use crate::exchange::Awaited;
 use crate::followers::Followers;
-use crate::location::Viewer;
+use crate::located::Viewer;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
 use crate::work::{Carried, Transfer, WorkElement};

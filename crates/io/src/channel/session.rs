@@ -29,7 +29,8 @@ use crate::carrier::Caller;
 use crate::contract::Contract;
 use crate::counts::Counts;
 use crate::incoming::Origin;
-use crate::location::{LocatedTransfer, Locations};
+use crate::located::Located;
+use crate::location::Locations;
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::service::Access;
 use crate::work::{Work, WorkBuffer, WorkElement};
@@ -242,14 +243,14 @@ impl Session {
         element: &Element<'_>,
         direction: Direction,
         access: Access,
-    ) -> Result<Box<LocatedTransfer>, Unfit> {
+    ) -> Result<Box<Located>, Unfit> {
         let writes = direction == Direction::In;
         let receipt = Receipt::new(Scheme::Fragment);
         if let Some(private) = &self.terms.private {
             return private.transfer(element, direction, receipt).map_err(|error| self.unfit(error));
         }
         let is_touched = if writes { access.writes || access.reads } else { access.reads };
-        let mut lent = LocatedTransfer::named(Segments::new(), element.len as usize, receipt);
+        let mut lent = Located::named(Segments::new(), element.len as usize, receipt);
         for segment in element.segments {
             let extent = Extent { offset: segment.offset() as usize, len: segment.len() as usize };
             let (mirror, known) = view.mirror(segment.arena()).map_err(Unfit::Wrong)?;

@@ -10,7 +10,7 @@ use super::buffer::Kept;
 use super::{Borrowings, Carried, Destinations, Store, Transfer, Work, WorkElement};
 use crate::carrier::Carries;
 use crate::element::{Borrowed, Element, Memory, Moved};
-use crate::location::LocatedTransfer;
+use crate::located::Located;
 use crate::request::Elements;
 use crate::{Error, Failed, Request, ServerHandle, telemetry, views};
 
@@ -328,7 +328,7 @@ impl Work {
                 self.add(scheme, begun, kept);
             }
             Memory::Fragment(fragment) => {
-                let located = LocatedTransfer::fragment(*fragment, Receipt::new(scheme));
+                let located = Located::fragment(*fragment, Receipt::new(scheme));
                 self.add(scheme, Ok(Transfer::Located(located)), Kept::Nothing);
             }
             Memory::Borrowed(_) | Memory::Lasting(_) => unreachable!("begun as what is borrowed"),

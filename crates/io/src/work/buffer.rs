@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 use super::{Carried, Store};
 use crate::Error;
 use crate::forwarded::ForwardedInput;
-use crate::location::{LocatedTransfer, Location, Locations};
+use crate::located::Located;
+use crate::location::{Location, Locations};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::service::Access;
 
@@ -61,7 +62,7 @@ pub(crate) enum Transfer {
     /// An input that the server has forwarded, until its reply takes effect.
     Forwarded(Arc<ForwardedInput>),
     /// Data that was passed before, and is shown to this request's server.
-    Located(Box<LocatedTransfer>),
+    Located(Box<Located>),
     /// Data that travels in the records.
     Carried(Carried),
     /// An element of a request that was refused, or is over.
@@ -70,7 +71,7 @@ pub(crate) enum Transfer {
 
 impl WorkElement {
     /// An element of data that was passed before.
-    pub(crate) fn located(located: Box<LocatedTransfer>) -> Self {
+    pub(crate) fn located(located: Box<Located>) -> Self {
         Self { transfer: Transfer::Located(located), kept: Kept::Nothing }
     }
 

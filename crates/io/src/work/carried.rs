@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use super::buffer::Kept;
 use super::{Transfer, Work, WorkBuffer, WorkElement, each_input};
 use crate::Error;
-use crate::location::LocatedTransfer;
+use crate::located::Located;
 
 /// The most bytes that a request and its reply carry of elements, each counted as [`carried_room`] says.
 pub const MAX_CARRIED: usize = 2048;
@@ -186,8 +186,8 @@ impl Carried {
     }
 
     /// The same input, with data that its server has elsewhere.
-    pub(crate) fn supplied(&self, store: &Store) -> Box<LocatedTransfer> {
-        LocatedTransfer::carried(store.data(self).segments().clone(), self.len())
+    pub(crate) fn supplied(&self, store: &Store) -> Box<Located> {
+        Located::carried(store.data(self).segments().clone(), self.len())
     }
 
     /// Copies all bytes to `bytes`, which are as many.

@@ -15,8 +15,9 @@ use genie_memory::{Direction, Segments, Space, SystemBuffer};
 use genie_passing::{Parties, Reason, Scheme};
 use smallvec::SmallVec;
 
-use super::{LocatedTransfer, Location};
+use super::Located;
 use crate::Error;
+use crate::location::Location;
 
 /// The copies of the locations of one transfer that are not shown, in order, each with the number of its location.
 pub(super) type ShownCopies = SmallVec<[(usize, Box<SystemBuffer>); 1]>;
@@ -53,7 +54,7 @@ impl Viewer<'_> {
     }
 }
 
-impl LocatedTransfer {
+impl Located {
     /// Makes ready what the server in another process will be shown.
     pub(crate) fn show_to(&mut self, viewer: &Viewer<'_>, direction: Direction) -> Result<(), Error> {
         let mut is_own = false;

@@ -1,0 +1,337 @@
+//! Located data: data that has been passed already, in a contractor's buffers or in memory of a client in another process.
+//!
+//! How: the client's interface, in this process or its own, has passed the data already. All that is left to do is finding its
+//! address, and that only for a service that may touch it.
+//! Source: thesis §5.1 (selective mapping), §7.5.
+
+use std::sync::Arc;
+
+use genie_memory::{Extent, Mapped, Segments, Span, SystemBuffer};
+use genie_passing::{Reason, Receipt, Scheme, Spare};
+use smallvec::SmallVec;
+
+use crate::contract::Contract;
+use crate::forwarded::{ForwardedInput, Supply};
+use crate::location::{Location, Locations};
+use crate::{Error, Fragment};
+
+use shown_copy::ShownCopies;
+pub(crate) use shown_copy::Viewer;
+
+mod shown_copy;
+
+/// One element's data on the way through a server that it is shown to.
+#[derive(Debug)]
+pub(crate) struct Located {
+    /// Mappings that last as long as the request. Dropped before `known`, since the client may withdraw the memory once
+    /// `known` is dropped.
+    mapped: SmallVec<[Mapped; 1]>,
+    known: Known,
+    /// The data, as far as it is mapped.
+    segments: Segments,
+    len: usize,
+    /// For an input: how many bytes its server has had memory for.
+    ready: usize,
+    receipt: Receipt,
+    /// The buffer of data that the kernel copies from and to another process.
+    private: Option<Box<PrivateBuffer>>,
+    /// What a server in another process works on, where it may not be shown the data itself.
+    shown: ShownCopies,
+    /// For an input: where its data is until the request has succeeded or somebody is to work on it, if not in place.
+    supply: Option<Box<Supply>>,
+}
+
+/// A private buffer of one element, and where its data belongs in the client.
+#[derive(Debug)]
+pub(crate) struct PrivateBuffer {
+    pub(crate) buffer: SystemBuffer,
+    /// (address in the client, length).
+    pub(crate) places: Vec<(usize, usize)>,
+}
+
+/// Memory for more pieces than this is not kept.
+const MOST_KEPT: usize = 8;
+
+thread_local! {
+    /// A transfer that is over, with nothing in it.
+    static SPARE: Spare<Box<Located>> = const { Spare::none() };
+}
+
+/// How this process knows where the data is.
+#[derive(Debug)]
+enum Known {
+    /// A client in another process named it: (arena, extent).
+    Named(Named),
+    /// It is a part of the request that originated this one; that request is not replied to before this one is.
+    Fragment(Arc<Contract>, Locations),
+    /// It is an input of a client in another process, whose reply carries the data. Its bytes are the work's.
+    Carried,
+}
+
+/// Data as a client in another process names it.
+pub(crate) type Named = SmallVec<[(u16, Extent); 1]>;
+
+impl Located {
+    /// Data that a client has named; `segments` is where it is mapped, if the service may touch it.
+    pub(crate) fn named(segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
+        Self::from(Known::Named(Named::new()), segments, len, receipt)
+    }
+
+    /// An input that its reply carries, in place of which a server has a buffer of its own.
+    pub(crate) fn carried(segments: Segments, len: usize) -> Box<Self> {
+        Self::from(Known::Carried, segments, len, Receipt::new(Scheme::Fragment))
+    }
+
+    pub(crate) fn is_carried(&self) -> bool {
+        matches!(self.known, Known::Carried)
+    }
+
+    pub(crate) fn fragment(fragment: Fragment, receipt: Receipt) -> Box<Self> {
+        let Fragment { contract, locations, len, .. } = fragment;
+        let mut segments = Segments::new();
+        if let [Location::Here(here) | Location::Carried(here)] = locations.as_slice() {
+            segments.extend_from_slice(here);
+        }
+        Self::from(Known::Fragment(contract, locations), segments, len, receipt)
+    }
+
+    /// Boxed from the start, as outputs and inputs are, and in the memory of this thread's last transfer.
+    #[inline]
+    fn from(known: Known, segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
+        match Spare::take(&SPARE) {
+            Some(mut spare) => {
+                (spare.known, spare.segments, spare.len, spare.receipt) = (known, segments, len, receipt);
+                spare
+            }
+            None => Box::new(Self {
+                known,
+                segments,
+                mapped: SmallVec::new(),
+                len,
+                ready: 0,
+                receipt,
+                private: None,
+                shown: ShownCopies::new(),
+                supply: None,
+            }),
+        }
+    }
+
+    /// Lets go of what is left, and keeps the memory for this thread's next transfer.
+    pub(crate) fn end(mut self: Box<Self>) {
+        self.mapped.clear();
+        self.known = Known::Named(Named::new());
+        self.ready = 0;
+        (self.private, self.supply) = (None, None);
+        self.shown.clear();
+        if self.mapped.capacity().max(self.segments.capacity()) > MOST_KEPT {
+            // Otherwise a peer could make this thread hold as much memory as the peer likes.
+            return;
+        }
+        Spare::keep(&SPARE, self);
+    }
+
+    /// Adds the span where the next part of the data is mapped.
+    pub(crate) fn see(&mut self, span: Span) {
+        self.segments.push(span);
+    }
+
+    /// Adds the extent by which the client names the next part of the data.
+    pub(crate) fn name(&mut self, arena: u16, extent: Extent) {
+        if let Known::Named(named) = &mut self.known {
+            named.push((arena, extent));
+        }
+    }
+
+    /// Ends the mappings that last only as long as the request.
+    pub(crate) fn let_go(&mut self) {
+        self.mapped.clear();
+    }
+
+    /// Keeps a mapping that ends with the request.
+    pub(crate) fn hold(&mut self, mapped: Mapped) {
+        self.segments.extend_from_slice(mapped.segments());
+        self.mapped.push(mapped);
+    }
+
+    /// Keeps the buffer that the data is in.
+    pub(crate) fn keep(&mut self, private: PrivateBuffer) {
+        self.private = Some(Box::new(private));
+    }
+
+    pub(crate) fn private(&self) -> Option<&PrivateBuffer> {
+        self.private.as_deref()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+
+    /// Makes memory ready for the server to fill.
+    ///
+    /// # Errors
+    /// No memory, or a device's transfer failed.
+    pub(crate) fn ready(&mut self) -> Result<(), Error> {
+        self.settle()?;
+        if let Some(input) = self.forwarded()
+            && self.segments.is_empty()
+        {
+            self.segments = input.ready()?;
+        }
+        self.ready = self.len;
+        Ok(())
+    }
+
+    /// The input of a client in this process, where this data is the whole of that input.
+    fn forwarded(&self) -> Option<&Arc<ForwardedInput>> {
+        match &self.known {
+            Known::Fragment(_, locations) => match locations.as_slice() {
+                [Location::Forwarded(input)] => Some(input),
+                _ => None,
+            },
+            Known::Named(_) | Known::Carried => None,
+        }
+    }
+
+    /// As `forwarded`, for an input that is to be forwarded once more.
+    ///
+    /// # Errors
+    /// As `ready`.
+    pub(crate) fn forward(&mut self) -> Result<Option<Arc<ForwardedInput>>, Error> {
+        let Some(input) = self.forwarded().cloned() else { return Ok(None) };
+        self.settle()?;
+        self.ready = self.len;
+        Ok(Some(input))
+    }
+
+    /// Brings all that the server has elsewhere before anybody else stores into the data; brought at the reply, it would
+    /// overwrite what they have stored.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(len) = self.supply.as_deref().map(Supply::len) else { return Ok(()) };
+        self.map(true)?;
+        self.bring(len.min(self.len))
+    }
+
+    /// Whether `actual` bytes of an input can have been passed: no more than the server ever had memory for.
+    pub(crate) fn check(&self, actual: usize) -> Result<(), Error> {
+        match actual > self.ready {
+            true => Err(genie_passing::Error::TooLong { actual, len: self.ready }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// The contract of the request of which this data is a part, if it is a fragment.
+    pub(crate) fn contract(&self) -> Option<&Contract> {
+        match &self.known {
+            Known::Fragment(contract, _) => Some(contract),
+            Known::Named(_) | Known::Carried => None,
+        }
+    }
+
+    /// The locations of a fragment's data.
+    pub(crate) fn fragment_locations(&self) -> &[Location] {
+        match &self.known {
+            Known::Fragment(_, locations) => locations,
+            Known::Named(_) | Known::Carried => &[],
+        }
+    }
+
+    /// The locations of the data, to be shown to another server; `find` finds data that a client in another process has named.
+    pub(crate) fn locations(&self, find: impl Fn(&[(u16, Extent)]) -> Locations) -> Locations {
+        match &self.known {
+            Known::Fragment(_, locations) => locations.clone(),
+            Known::Named(_) if self.private.is_some() => {
+                Locations::from_iter([Location::Here(self.segments.clone())])
+            }
+            Known::Named(named) => find(named),
+            Known::Carried => Locations::from_iter([Location::Carried(self.segments.clone())]),
+        }
+    }
+
+    /// Maps a fragment of a peer's memory, for stores, too, if `writes`.
+    pub(crate) fn map(&mut self, writes: bool) -> Result<(), Error> {
+        let Known::Fragment(_, locations) = &self.known else { return Ok(()) };
+        if !self.segments.is_empty() {
+            return Ok(());
+        }
+        for location in locations {
+            match location {
+                Location::Here(here) | Location::Carried(here) => self.segments.extend_from_slice(here),
+                Location::There(mirror, extents) => {
+                    let mapped = mirror.map(extents, writes)?;
+                    self.segments.extend_from_slice(mapped.segments());
+                    self.mapped.push(mapped);
+                }
+                // Its memory is made when it is asked for.
+                Location::Forwarded(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the data at location `index` of a fragment is; none that is another process's.
+    pub(crate) fn segments_at(&self, index: usize) -> Segments {
+        match &self.fragment_locations()[index] {
+            Location::Here(segments) | Location::Carried(segments) => segments.clone(),
+            Location::Forwarded(_) => self.segments(),
+            Location::There(..) => Segments::new(),
+        }
+    }
+
+    /// Where the data is, as far as it is mapped.
+    pub(crate) fn segments(&self) -> Segments {
+        Segments::from_slice(&self.segments)
+    }
+
+    /// Has the data come from `supply` when the request succeeds.
+    pub(crate) fn supply(&mut self, supply: Supply) {
+        self.ready = self.len.min(supply.len());
+        self.supply = Some(Box::new(supply));
+    }
+
+    /// Brings the first `actual` bytes of an input, which were left in the server's own buffer until the request succeeded.
+    /// If the client is in this process, the server's buffer takes the place of the client's; otherwise the bytes are
+    /// copied, since no other process may see what else is in a server's own buffers.
+    ///
+    /// # Errors
+    /// No memory, or a device's transfer failed.
+    pub(crate) fn bring(&mut self, actual: usize) -> Result<(), Error> {
+        self.bring_shown(actual)?;
+        let forwarded = self.forwarded().cloned();
+        let Some(supply) = self.supply.take().map(|supply| *supply) else {
+            if let Some(input) = forwarded.filter(|_| !self.segments.is_empty()) {
+                let copied = input.passed(&self.data(), actual)?;
+                if copied > 0 {
+                    self.receipt.copied += copied;
+                    self.segments.clear();
+                }
+            }
+            return Ok(());
+        };
+        let supply = match &forwarded {
+            None => supply,
+            Some(input) => match input.supply(supply, actual)? {
+                None => return Ok(()),
+                Some(supply) => {
+                    self.segments = input.ready()?;
+                    supply
+                }
+            },
+        };
+        let all = self.data_mut();
+        let into = all.part(0..actual.min(all.len()));
+        match supply {
+            Supply::Overlay(overlay) => {
+                let copied = into.copy_data(&overlay.data());
+                self.receipt.copied += copied;
+                self.receipt.reason = Some(Reason::Overlaid);
+            }
+            Supply::Outboard(mut outboard) => outboard.fill(&into)?,
+        }
+        Ok(())
+    }
+}
