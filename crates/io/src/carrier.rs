@@ -4,6 +4,8 @@
 //! brings the replies. A request that came from elsewhere has a [`Caller`], by which its reply goes back. All else about a request is
 //! the same wherever its server and its client are. A channel is both.
 
+pub(crate) mod outgoing;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::task::Waker;
@@ -13,13 +15,13 @@ use genie_memory::{Extent, Space};
 use genie_passing::{Parties, Passing, Preferred};
 use genie_sys::poll::Poller;
 
+use crate::carrier::outgoing::Outgoing;
 use crate::contract::Contract;
 use crate::deadline::Patience;
 use crate::exchange::Awaited;
-use crate::location::Locations;
-use crate::outgoing::Outgoing;
-use crate::request_id::Slot;
+use crate::request::id::Slot;
 use crate::work::Work;
+use crate::work::location::Locations;
 use crate::{Client, Error, RequestId, Service, ServiceId};
 
 /// What takes requests to one server elsewhere.

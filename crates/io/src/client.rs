@@ -2,6 +2,8 @@
 //!
 //! Invariants: a client's name is never given again in this process.
 
+pub(crate) mod presence;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -17,8 +17,8 @@ use genie_sys::fork::Maker;
 
 use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
-use crate::pending::next_look;
 use crate::primitive::{Condvar, Mutex};
+use crate::request::pending::next_look;
 use crate::{Pending, RequestId, ServerHandle};
 
 /// Pending requests, each with a `T` that belongs to it, and a queue of those that have been replied to. In a child made by

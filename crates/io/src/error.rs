@@ -10,6 +10,7 @@ use crate::ServerError;
 
 mod conversions;
 mod failed;
+pub(crate) mod server_error;
 
 pub use failed::Failed;
 

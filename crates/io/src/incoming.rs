@@ -2,7 +2,9 @@
 
 mod anticipated;
 mod filling;
+pub(crate) mod fragment;
 mod origin;
+pub(crate) mod pin;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,12 +14,12 @@ use genie_passing::{Outboard, Overlay};
 use genie_sys::fork::Maker;
 
 use crate::contract::{Contract, DEEPEST};
-use crate::forwarded::Supply;
-use crate::location::{Location, Locations};
-use crate::pin::{InputPin, OutputPin, Pinned};
-use crate::service::Access;
+use crate::incoming::pin::{InputPin, OutputPin, Pinned};
+use crate::server::service::Access;
+use crate::work::forwarded::Supply;
+use crate::work::location::{Location, Locations, part};
 use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
-use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, location, panics, telemetry};
+use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, panics, telemetry};
 
 pub use anticipated::Anticipated;
 pub use filling::Filled;
@@ -303,7 +305,7 @@ impl Incoming {
                     self.make_ready(index)?;
                 }
                 let (work, find) = (self.work(), |named: &_| self.origin().locations(named));
-                location::part(&work.buffers[index].locations(find, &work.store)?, range)
+                part(&work.buffers[index].locations(find, &work.store)?, range)
             }
         };
         self.work_mut().buffers[index].owe();

@@ -17,21 +17,23 @@ use smallvec::SmallVec;
 use crate::carrier::Carrier;
 use crate::channel::directory::Directory;
 use crate::channel::{self, ConnectOptions};
+use crate::client::presence::Presence;
 use crate::contract::Contract;
 use crate::deadline::{Patience, deadline_after};
 use crate::exchange::{Awaited, Exchange, Found, Pair};
+use crate::interface::outstanding::Outstanding;
+use crate::interface::timer::Timer;
 use crate::limits::Pendings;
-use crate::outstanding::Outstanding;
-use crate::pending::deliver;
-use crate::presence::Presence;
 use crate::primitive::Mutex;
-use crate::request_id::RequestIds;
-use crate::timer::Timer;
+use crate::request::id::RequestIds;
+use crate::request::pending::deliver;
 use crate::work::{Borrowings, Destinations, Work};
 use crate::{Error, Failed, Limits, Pending, Reply, Request, ServerHandle, ServiceId};
 
 mod borrow;
 mod default_scheme;
+pub(crate) mod outstanding;
+pub(crate) mod timer;
 mod watch;
 
 use borrow::Borrow;

@@ -3,13 +3,17 @@
 //! How: functions that compose a request are always inlined; otherwise each step would copy the request through memory.
 //! Source: thesis §7.1 (`io_request`), §7.3 (buffer headers).
 
+pub(crate) mod element;
+pub(crate) mod id;
+pub(crate) mod pending;
+
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use genie_memory::Space;
 use genie_passing::CARRIED;
 
-use crate::element::{Borrowed, Element, Memory, Moved};
+use crate::request::element::{Borrowed, Element, Memory, Moved};
 use crate::work::{MAX_CARRIED, Work, carried_room};
 use crate::{Error, Failed, In, Interface, Out, Pending, Reply, Returned, ServerHandle, ServiceId};
 

@@ -2,6 +2,12 @@
 //!
 //! Source: thesis §7.2.
 
+pub(crate) mod code;
+pub(crate) mod completer;
+pub(crate) mod handle;
+pub(crate) mod per_client;
+pub(crate) mod service;
+
 use genie_passing::Preferred;
 
 use crate::{ClientId, Completer, Incoming, RequestId, Service, ServiceId};

@@ -15,8 +15,8 @@ use genie_memory::{Data, DataMut, LenderId, ObjectId, Space};
 use genie_passing::{Input, Parties, Passing, Scheme, Target};
 use genie_sys::Object;
 
-use crate::forwarded::ForwardedInput;
-use crate::located::Located;
+use crate::work::forwarded::ForwardedInput;
+use crate::work::located::Located;
 use crate::work::{Carried, Store};
 use crate::{InputPin, OutputPin};
 

@@ -6,6 +6,9 @@ mod arguments;
 mod beginning;
 mod buffer;
 mod carried;
+pub(crate) mod forwarded;
+pub(crate) mod located;
+pub(crate) mod location;
 
 use std::sync::Arc;
 
@@ -16,7 +19,7 @@ use smallvec::SmallVec;
 use crate::contract::Contract;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
-use crate::service::Access;
+use crate::server::service::Access;
 use crate::{Client, Error, Reply, telemetry};
 
 use arguments::Arguments;

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use super::link::Link;
 use super::wire::control::{ArenaPlace, Message, ObjectPlace, Trust};
 use super::wire::record::Segment;
-use crate::location::Location;
+use crate::work::location::Location;
 use crate::{Error, views};
 
 /// The arena that holds the aliases of the client's own space.

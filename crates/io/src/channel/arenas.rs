@@ -14,8 +14,8 @@ use genie_memory::{Extent, Extents, Known, Mapping, Mirror, Quota};
 use genie_sys::{GranuleKind, Object};
 
 use super::wire::control::{ArenaPlace, Ending, ObjectPlace, Reason};
-use crate::location::{Location, Locations};
 use crate::primitive::RwLock;
+use crate::work::location::{Location, Locations};
 
 /// How many arenas a client may have announced at once.
 const ARENAS: usize = 128;

@@ -13,9 +13,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::session::Session;
-use crate::code::Code;
 use crate::contract::Contract;
 use crate::primitive::{Mutex, spawn};
+use crate::server::code::Code;
 use crate::{Error, RequestId, telemetry};
 
 /// How many threads abort originated requests.

@@ -18,7 +18,7 @@ use super::wire::record::{Body, Kind, Limit, Refusal, ReplyWriter, Slot};
 use crate::RequestId;
 use crate::contract::Contract;
 use crate::counts::Counts;
-use crate::request_id::RequestIds;
+use crate::request::id::RequestIds;
 
 /// The most requests that a client may have pending: its table has a place for each from the start.
 pub(super) const MOST_REQUESTS: u32 = 1 << 16;

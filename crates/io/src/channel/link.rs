@@ -22,10 +22,10 @@ use super::remote::Remote;
 use super::room::Room;
 use super::unwanted;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
+use crate::carrier::outgoing::Outgoing;
 use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
 use crate::loop_waker::LoopWaker;
-use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
 use crate::{Error, telemetry};
 

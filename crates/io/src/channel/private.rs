@@ -21,7 +21,7 @@ use genie_sys::process::Process;
 
 use super::wire::record::Element;
 use crate::Error;
-use crate::located::{Located, PrivateBuffer};
+use crate::work::located::{Located, PrivateBuffer};
 use crate::work::{Transfer, Work};
 
 /// How one client's data is copied.

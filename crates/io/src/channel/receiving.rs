@@ -14,8 +14,8 @@ use genie_sys::poll::Poller;
 
 use super::remote::Remote;
 use super::wire::record::{Limit, Outcome, Record, Refusal, Reply};
+use crate::carrier::outgoing::Outgoing;
 use crate::exchange::Awaited;
-use crate::outgoing::Outgoing;
 use crate::primitive::Ordering;
 use crate::telemetry::{Wait, Waits};
 use crate::{Error, ServerError};

@@ -25,13 +25,13 @@ use super::receiving::Receiving;
 use super::table::Table;
 use super::wire::control::Limits;
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
+use crate::carrier::outgoing::Outgoing;
 use crate::carrier::{Carrier, Carries};
 use crate::deadline::Patience;
 use crate::exchange::Awaited;
 use crate::followers::Followers;
-use crate::located::Viewer;
-use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
+use crate::work::located::Viewer;
 use crate::work::{Carried, Transfer, WorkElement};
 use crate::{Error, RequestId, Service, ServiceId};
 

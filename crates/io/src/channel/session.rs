@@ -29,10 +29,10 @@ use crate::carrier::Caller;
 use crate::contract::Contract;
 use crate::counts::Counts;
 use crate::incoming::Origin;
-use crate::located::Located;
-use crate::location::Locations;
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
-use crate::service::Access;
+use crate::server::service::Access;
+use crate::work::located::Located;
+use crate::work::location::Locations;
 use crate::work::{Work, WorkBuffer, WorkElement};
 use crate::{Client, Error, Incoming, ServiceId, telemetry};
 

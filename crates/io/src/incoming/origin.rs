@@ -7,9 +7,9 @@ use genie_memory::Extent;
 use crate::carrier::Caller;
 use crate::contract::Contract;
 use crate::exchange::Exchange;
-use crate::location::Locations;
-use crate::request_id::Slot;
+use crate::request::id::Slot;
 use crate::work::Work;
+use crate::work::location::Locations;
 use crate::{Client, Error, RequestId};
 
 /// The client that gets the reply.

@@ -15,10 +15,10 @@ use std::sync::Weak;
 use genie_sys::poll::Poller;
 
 use super::Interface;
-use crate::code::Code;
+use crate::interface::outstanding::Outstanding;
 use crate::loop_waker::LoopWaker;
-use crate::outstanding::Outstanding;
 use crate::primitive::Mutex;
+use crate::server::code::Code;
 use crate::{Error, ServerHandle};
 
 /// What the interface's descriptor stands for.

@@ -9,10 +9,10 @@ use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 use super::buffer::Kept;
 use super::{Borrowings, Carried, Destinations, Store, Transfer, Work, WorkElement};
 use crate::carrier::Carries;
-use crate::element::{Borrowed, Element, Memory, Moved};
-use crate::located::Located;
 use crate::request::Elements;
-use crate::{Error, Failed, Request, ServerHandle, telemetry, views};
+use crate::request::element::{Borrowed, Element, Memory, Moved};
+use crate::work::located::Located;
+use crate::{Error, Failed, Fragment, Request, ServerHandle, telemetry, views};
 
 /// By which means a request's elements are passed.
 #[derive(Clone, Copy)]
@@ -328,7 +328,8 @@ impl Work {
                 self.add(scheme, begun, kept);
             }
             Memory::Fragment(fragment) => {
-                let located = Located::fragment(*fragment, Receipt::new(scheme));
+                let Fragment { contract, locations, len, .. } = *fragment;
+                let located = Located::fragment(contract, locations, len, Receipt::new(scheme));
                 self.add(scheme, Ok(Transfer::Located(located)), Kept::Nothing);
             }
             Memory::Borrowed(_) | Memory::Lasting(_) => unreachable!("begun as what is borrowed"),

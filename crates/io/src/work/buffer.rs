@@ -10,11 +10,11 @@ use smallvec::SmallVec;
 
 use super::{Carried, Store};
 use crate::Error;
-use crate::forwarded::ForwardedInput;
-use crate::located::Located;
-use crate::location::{Location, Locations};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
-use crate::service::Access;
+use crate::server::service::Access;
+use crate::work::forwarded::ForwardedInput;
+use crate::work::located::Located;
+use crate::work::location::{Location, Locations};
 
 /// One of a request's buffers.
 #[derive(Debug)]

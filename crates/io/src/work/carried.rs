@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use super::buffer::Kept;
 use super::{Transfer, Work, WorkBuffer, WorkElement, each_input};
 use crate::Error;
-use crate::located::Located;
+use crate::work::located::Located;
 
 /// The most bytes that a request and its reply carry of elements, each counted as [`carried_room`] says.
 pub const MAX_CARRIED: usize = 2048;

@@ -27,7 +27,7 @@ use super::Malformed;
 use super::cursor::Cursor;
 use layout::{SaidPart, SlotPart};
 
-pub use crate::request_id::Slot;
+pub use crate::request::id::Slot;
 pub use crate::work::{MAX_CARRIED, carried_room};
 
 /// The most buffers of a request.

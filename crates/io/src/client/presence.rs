@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use genie_sys::fork::Maker;
 
-use crate::code::{Code, WeakCode};
 use crate::primitive::Mutex;
+use crate::server::code::{Code, WeakCode};
 use crate::{Client, ClientId};
 
 /// How many servers an interface remembers without a lock.

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::Located;
 use crate::Error;
-use crate::location::Location;
+use crate::work::location::Location;
 
 /// The copies of the locations of one transfer that are not shown, in order, each with the number of its location.
 pub(super) type ShownCopies = SmallVec<[(usize, Box<SystemBuffer>); 1]>;

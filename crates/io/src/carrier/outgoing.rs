@@ -10,7 +10,7 @@ use genie_memory::Direction;
 use genie_passing::{Parties, Passing};
 
 use crate::exchange::{Awaited, Exchange};
-use crate::located::Viewer;
+use crate::work::located::Viewer;
 use crate::work::{Transfer, Work};
 use crate::{Error, RequestId, ServiceId};
 

@@ -8,7 +8,7 @@ use genie_memory::Direction;
 
 use crate::RequestId;
 use crate::contract::Contract;
-use crate::location::Locations;
+use crate::work::location::Locations;
 
 /// A part of a buffer of a request, for its server to forward in a request of its own: the location (request, buffer,
 /// offset). It needs no data passing, and the server need not be able to touch the data.

@@ -21,7 +21,7 @@ use genie_passing::{Input, Outboard, Overlay, Parties, Receipt};
 
 use crate::Error;
 use crate::primitive::Mutex;
-use crate::service::Access;
+use crate::server::service::Access;
 
 /// Input data that a server has, but not in the memory that it was shown.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ use genie_memory::Space;
 use genie_passing::{Parties, Passing, Preferred};
 
 use crate::carrier::Carrier;
-use crate::code::Code;
+use crate::carrier::outgoing::Outgoing;
+use crate::client::presence::Presence;
 use crate::deadline::Patience;
 use crate::exchange::{Awaited, Exchange};
 use crate::incoming::Origin;
-use crate::outgoing::Outgoing;
-use crate::presence::Presence;
-use crate::service::Access;
+use crate::server::code::Code;
+use crate::server::service::Access;
 use crate::work::Work;
 use crate::{Error, Incoming, RequestId, Server, Service, ServiceId};
 

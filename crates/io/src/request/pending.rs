@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use genie_sys::fork::Maker;
 
+use crate::client::presence::Presence;
 use crate::deadline::deadline_after;
 use crate::exchange::{Exchange, Found};
-use crate::presence::Presence;
 use crate::work::Destinations;
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle, telemetry};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use genie_memory::{Extent, Extents, Mirror, Segments};
 use smallvec::SmallVec;
 
-use crate::forwarded::ForwardedInput;
+use crate::work::forwarded::ForwardedInput;
 
 /// Where data is: in memory that this process shows, or in a peer's that it may map.
 #[derive(Debug, Clone)]

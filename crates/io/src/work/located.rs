@@ -10,10 +10,10 @@ use genie_memory::{Extent, Mapped, Segments, Span, SystemBuffer};
 use genie_passing::{Reason, Receipt, Scheme, Spare};
 use smallvec::SmallVec;
 
+use crate::Error;
 use crate::contract::Contract;
-use crate::forwarded::{ForwardedInput, Supply};
-use crate::location::{Location, Locations};
-use crate::{Error, Fragment};
+use crate::work::forwarded::{ForwardedInput, Supply};
+use crate::work::location::{Location, Locations};
 
 use shown_copy::ShownCopies;
 pub(crate) use shown_copy::Viewer;
@@ -86,8 +86,13 @@ impl Located {
         matches!(self.known, Known::Carried)
     }
 
-    pub(crate) fn fragment(fragment: Fragment, receipt: Receipt) -> Box<Self> {
-        let Fragment { contract, locations, len, .. } = fragment;
+    /// A part of a request's buffer.
+    pub(crate) fn fragment(
+        contract: Arc<Contract>,
+        locations: Locations,
+        len: usize,
+        receipt: Receipt,
+    ) -> Box<Self> {
         let mut segments = Segments::new();
         if let [Location::Here(here) | Location::Carried(here)] = locations.as_slice() {
             segments.extend_from_slice(here);
