@@ -24,7 +24,6 @@ mod limits;
 mod loop_waker;
 mod name;
 mod panics;
-mod primitive;
 mod reconnecting;
 mod reply;
 mod request;
@@ -34,6 +33,8 @@ mod stream;
 mod telemetry;
 mod views;
 mod work;
+
+use genie_sys::primitive;
 
 pub use buffer_ring::BufferRing;
 pub use client::{Client, ClientId};

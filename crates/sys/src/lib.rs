@@ -26,6 +26,8 @@ pub mod lock;
 pub mod machine;
 pub mod object;
 pub mod poll;
+#[allow(clippy::disallowed_types, reason = "all other code takes its locks from here")]
+pub mod primitive;
 pub mod probe;
 pub mod process;
 pub mod record_lock;

@@ -1,4 +1,4 @@
-//! The locks, atomics and threads of this crate: the standard library's, or those of a scheduler that tests use.
+//! The locks, atomics and threads of requests and of what carries them: the standard library's, or those of a scheduler that tests use.
 //!
 //! Why: with `--cfg interleaved` shuttle decides which thread goes on at every lock, atomic and wait of this module, so that a
 //! test meets orders of events that a real scheduler hardly ever produces. Under shuttle, timeouts of waits never end: a
@@ -8,22 +8,25 @@
 
 // Made again, of what shuttle has.
 #[cfg(interleaved)]
-#[path = "../../sys/src/condvar.rs"]
-#[allow(unreachable_pub, dead_code, reason = "the file is a public part of `genie_sys`")]
+#[path = "condvar.rs"]
+#[allow(unreachable_pub, dead_code, reason = "the file is a public part of this crate")]
 mod condvar;
 #[cfg(interleaved)]
-#[path = "../../sys/src/lock.rs"]
-#[allow(unreachable_pub, dead_code, reason = "the file is a public part of `genie_sys`")]
+#[path = "lock.rs"]
+#[allow(unreachable_pub, dead_code, reason = "the file is a public part of this crate")]
 mod lock;
 
+#[cfg(not(interleaved))]
+use crate::lock;
+
+#[cfg(not(interleaved))]
+pub use crate::Condvar;
 #[cfg(interleaved)]
-pub(crate) use condvar::Condvar;
+pub use condvar::Condvar;
+pub use lock::{Mutex, MutexGuard, RwLock};
+pub use raw::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(interleaved))]
-pub(crate) use genie_sys::{Condvar, lock};
-pub(crate) use lock::{Mutex, MutexGuard, RwLock};
-pub(crate) use raw::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-#[cfg(not(interleaved))]
-pub(crate) use std::thread;
+pub use std::thread;
 
 /// What the standard library and shuttle both have.
 #[allow(unreachable_pub, reason = "`lock` exports the guards")]
@@ -33,31 +36,29 @@ mod raw {
         Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic::*,
     };
     #[cfg(not(interleaved))]
-    pub(crate) use std::sync::atomic::*;
+    pub use std::sync::atomic::*;
 }
 
 /// Starts a thread.
 ///
 /// # Errors
 /// The kernel allows no more of them.
-pub(crate) fn spawn(
-    name: &str,
-    run: impl FnOnce() + Send + 'static,
-) -> genie_sys::Result<thread::JoinHandle<()>> {
+pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> crate::Result<thread::JoinHandle<()>> {
     thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|error| {
-        let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
-        genie_sys::Error::new("clone", format!("the thread {name}"), errno)
+        let errno = crate::Errno::from_io_error(&error).unwrap_or(crate::Errno::AGAIN);
+        crate::Error::new("clone", format!("the thread {name}"), errno)
     })
 }
 
 /// Threads of shuttle's. A thread that sleeps waits for other threads, and so lets them go on.
 #[cfg(interleaved)]
-pub(crate) mod thread {
-    pub(crate) use std::thread::panicking;
+pub mod thread {
+    pub use std::thread::panicking;
 
-    pub(crate) use shuttle::thread::{Builder, JoinHandle, current};
+    pub use shuttle::thread::{Builder, JoinHandle, current};
 
-    pub(crate) fn sleep(_: std::time::Duration) {
+    /// Lets other threads go on.
+    pub fn sleep(_: std::time::Duration) {
         shuttle::thread::yield_now();
     }
 }
