@@ -1,140 +1,47 @@
-//! Carriers: what takes requests to servers elsewhere, and brings requests from there.
+//! Carriers: what takes requests to servers elsewhere, and brings requests from there. This is all that a carrier needs of this crate.
 //!
-//! How: of a server that is not in this process, a [`ServerHandle`](crate::ServerHandle) has a [`Carrier`], which takes requests to it and
-//! brings the replies. A request that came from elsewhere has a [`Caller`], by which its reply goes back. All else about a request is
-//! the same wherever its server and its client are. A channel is both.
+//! Why: a server may be in another process, in a virtual machine, or behind a wire. What a request is, how its data is passed and
+//! what its client may rely on is the same everywhere; how it gets there is the business of crates above this one.
+//! How, at the client's end: the carrier connects by itself, and [`Interface::attach`](crate::Interface::attach) makes a
+//! [`ServerHandle`](crate::ServerHandle) of a [`Carrier`]. From then on,
+//! 1. [`Carrier::request`] gets each request as an [`Outgoing`], whose request-time operations have run. The carrier calls
+//!    [`Outgoing::make_ready`], and sends what [`Outgoing::work`] says: the argument, and of each element the bytes
+//!    ([`Carried::copy_to`]) or where they are ([`WorkElement::each_shown`]).
+//! 2. It keeps the [`Outgoing`] in a table of its own, by a [`Slot`], until the reply comes. The memory is the server's meanwhile.
+//! 3. It enters the reply in [`Outgoing::work_mut`]: how much each input has got ([`WorkBuffer::set_actual`]), then what the record
+//!    carries of inputs ([`Work::note_carried`]), and the argument ([`Work::set_reply_argument`]). Then it ends the request by
+//!    [`Outgoing::succeed`], [`Outgoing::succeed_for`] or [`Outgoing::fail`].
+//!
+//! At the server's end, the carrier holds the server as [`Code`], and for each client a [`Caller`]:
+//! 1. Of what came it makes a [`Work`], adds the buffers and elements, and makes an [`Incoming`](crate::Incoming) of it
+//!    ([`Incoming::brought`](crate::Incoming::brought)), with a name from its [`RequestIds`].
+//! 2. It hands that to [`Code::request`]. The server replies then or later, in any thread: [`Caller::reply`] gets the work back.
+//! 3. [`Caller::reply`] calls [`Work::check_inputs`], [`Work::bring`] and [`Work::let_go`], sends the reply, and calls
+//!    [`Work::end`]. When the client is gone, the carrier has each pending request let go ([`Contract::evict`], then
+//!    [`Code::abort`]), and at last calls [`Code::departed`], once.
+//!
+//! Invariants: an [`Outgoing`] is ended once, and not before the server surely has no part of its memory any more; what the client
+//! is told meanwhile is [`Outgoing::give_up`]'s business. No request waits for a reply that no thread takes. Locks of a carrier's are
+//! not held while the server's code, or a client's task, is called: either may make requests.
+//! Trust: this crate believes what a carrier says. So a carrier checks all that a peer sends: numbers of services, lengths against the
+//! request's, places of memory; and it ends what has no honest peer. What [`WorkBuffer::set_actual`], [`Work::note_carried`],
+//! [`Work::set_reply_argument`] and [`Work::check_inputs`] refuse is wrong, too.
+//! Source: thesis §5.1, §7.2.
 
 pub(crate) mod outgoing;
+mod seam;
 
-use std::fmt::Debug;
-use std::sync::Arc;
-use std::task::Waker;
-use std::time::Instant;
-
-use genie_memory::{Extent, Space};
-use genie_passing::{Parties, Passing, Preferred};
-use genie_sys::poll::Poller;
-
-use crate::carrier::outgoing::Outgoing;
-use crate::contract::Contract;
-use crate::deadline::Patience;
-use crate::exchange::Awaited;
-use crate::request::id::Slot;
-use crate::work::Work;
-use crate::work::location::Locations;
-use crate::{Client, Error, RequestId, Service, ServiceId};
-
-/// What takes requests to one server elsewhere.
-pub(crate) trait Carrier: Debug + Send + Sync {
-    /// The server's name.
-    fn name(&self) -> &str;
-
-    /// The server's services, numbered by their place.
-    fn services(&self) -> &[Service];
-
-    /// How input buffers for a service should be laid out, when that makes a difference.
-    fn preferred(&self, service: ServiceId) -> Option<Preferred>;
-
-    /// Whether the server shares no memory with this client.
-    fn is_untrusted(&self) -> bool;
-
-    /// Whether the server has gone, as far as is known.
-    fn is_gone(&self) -> bool;
-
-    /// Whether the server is gone, and with it whatever was pending.
-    fn is_over(&self) -> bool;
-
-    /// Whether this process is a child, made by fork, of the one that has connected.
-    fn is_inherited(&self) -> bool;
-
-    /// The client's space, which holds the memory of the requests.
-    fn space(&self) -> &Space;
-
-    /// From whose pool the server's system buffers come, and what the server is shown.
-    fn parties(&self) -> Parties;
-
-    /// Which short elements the records of a request and its reply carry: `bytes` of them, beside so many `buffers`, and beside `room`
-    /// bytes of the reply's argument.
-    fn carries(&self, room: usize, buffers: usize, bytes: usize) -> Carries;
-
-    /// Asks the server to let more, or less, be pending; returns the (bytes, requests) that it grants.
-    fn adjust(&self, bytes: usize, requests: u32) -> Result<(usize, u32), Error>;
-
-    /// Whether there is room for a request of this many bytes, whose record is at most so long, or none ever, or the server has gone;
-    /// takes replies to make room.
-    fn has_room(&self, bytes: usize, record: usize) -> bool;
-
-    /// The same; if there is no room, the task is woken when there may be.
-    fn poll_room(&self, bytes: usize, record: usize, task: &Waker) -> bool;
-
-    /// Takes a request there. If the server's limits leave no room now, it waits as long as `patience` allows. Returns whether the
-    /// request was sent; if not, the request has failed.
-    fn request(&self, request: Outgoing, passing: &Passing, patience: Patience) -> bool;
-
-    /// Asks the server to let a request go.
-    fn abort(&self, request: RequestId);
-
-    /// Waits until the awaited request has its reply, or has been given up; returns false if the deadline came first.
-    fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool;
-
-    /// Waits until the server has completed all requests older than `before`; returns false if the deadline came first.
-    fn flush(&self, before: RequestId, deadline: Option<Instant>) -> bool;
-
-    /// Takes the replies that are there; returns how many it took.
-    fn collect(&self) -> usize;
-
-    /// As [`Carrier::collect`], for a loop that waits for the descriptor, which is not readable afterwards.
-    fn collect_watched(&self) -> usize;
-
-    /// Has a thread take the replies for which no other thread waits.
-    fn tend(self: Arc<Self>);
-
-    /// Wakes threads that wait, so that each looks whether its reply has come; an event loop, too, if `is_over`: if a request was given
-    /// up.
-    fn wake(&self, is_over: bool);
-
-    /// Makes the descriptors become readable when the next reply comes, or when another thread takes one. Returns false when a reply is
-    /// there already, or other threads have taken some since the loop collected.
-    fn arm(&self) -> bool;
-
-    /// Adds the descriptors that become readable as [`Carrier::arm`] says.
-    fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error>;
-
-    /// Takes those descriptors out again.
-    fn unwatch_by(&self, poller: &Poller);
-
-    /// Takes out those that would stay readable, once the server is gone.
-    fn silence_bell(&self, poller: &Poller);
-}
-
-/// What records carry of a request's short elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Carries {
-    pub(crate) outputs: bool,
-    pub(crate) inputs: bool,
-}
-
-impl Carries {
-    pub(crate) const NOTHING: Self = Self { outputs: false, inputs: false };
-}
-
-/// A client elsewhere, as what brought its request knows it.
-pub(crate) trait Caller: Debug + Send + Sync {
-    /// The client.
-    fn client(&self) -> &Client;
-
-    /// Whether the client no longer waits for the reply.
-    fn is_aborted(&self, request: Slot) -> bool;
-
-    /// Sends the reply.
-    fn reply(&self, request: Slot, work: Box<Work>, error: Option<Error>);
-
-    /// Sends a reply while the server goes on with the outputs.
-    fn anticipate(&self, request: Slot, work: &Work);
-
-    /// The locations of data that the client has named.
-    fn locations(&self, named: &[(u16, Extent)]) -> Locations;
-
-    /// Notes that the request may originate others; returns whether it is being aborted already.
-    fn contracted(&self, request: Slot, contract: &Arc<Contract>) -> bool;
-}
+pub use crate::carrier::outgoing::Outgoing;
+pub use crate::carrier::seam::{Caller, Carrier, Carries, Mirrored};
+pub use crate::contract::Contract;
+pub use crate::deadline::{Patience, deadline_after};
+pub use crate::exchange::Awaited;
+pub use crate::followers::Followers;
+pub use crate::loop_waker::LoopWaker;
+pub use crate::name::{MAX_NAME, is_control, program_name};
+pub use crate::panics::wake as wake_task;
+pub use crate::request::id::{RequestIds, Slot};
+pub use crate::server::code::Code;
+pub use crate::work::located::{Located, PrivateBuffer};
+pub use crate::work::location::Shown;
+pub use crate::work::{Carried, MAX_CARRIED, Work, WorkBuffer, WorkElement, carried_room};

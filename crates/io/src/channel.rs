@@ -22,6 +22,7 @@ mod client_channel;
 mod client_ring;
 mod connect;
 mod control;
+mod counts;
 pub mod directory;
 mod evictions;
 mod growth;
@@ -44,16 +45,20 @@ mod serving;
 mod session;
 mod shared;
 mod shares;
+mod sharing;
 mod signals;
 mod stand_ins;
 mod table;
+mod telemetry;
 mod unwanted;
 #[doc(hidden)]
 pub mod wire;
 mod worker;
 
+pub use crate::carrier::is_control;
 pub use connect::ConnectOptions;
 pub(crate) use connect::connect;
+pub use counts::Counts;
 pub use genie_ring::Layout;
 pub use listener::Listener;
 pub use options::ServeOptions;
@@ -65,8 +70,6 @@ use std::time::{Duration, Instant};
 use genie_sys::socket::Socket;
 
 use crate::Error;
-pub use crate::counts::Counts;
-pub use crate::name::is_control;
 
 /// A server's name, and its answer, or the reason why it gives none.
 pub type Answer<T = Status> = (String, Result<T, Error>);

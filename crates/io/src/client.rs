@@ -49,12 +49,14 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(pid: u32, uid: u32, name: String) -> Self {
+    /// A client that a carrier brings, with a name that no other one has. What the carrier does not know for sure, such as the
+    /// process and the user of a peer on another machine, it does not take from the peer.
+    pub fn new(pid: u32, uid: u32, name: String) -> Self {
         Self { id: ClientId::next(), pid, uid, name }
     }
 
     /// A client in this process.
     pub(crate) fn here() -> Self {
-        Self::new(std::process::id(), machine::effective_uid(), name::of_program())
+        Self::new(std::process::id(), machine::effective_uid(), name::program_name())
     }
 }

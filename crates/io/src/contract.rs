@@ -21,8 +21,8 @@ use crate::primitive::Mutex;
 /// The longest chain of requests in one process, each of which forwards parts of the one before. The last one forwards nothing.
 pub(crate) const DEEPEST: u32 = 64;
 
-/// A request of which parts have been forwarded.
-pub(crate) struct Contract {
+/// A request of which its server has forwarded parts: whoever aborts the request first evicts what it has originated.
+pub struct Contract {
     maker: Maker,
     /// How many requests of this process led to it, itself included.
     depth: u32,
@@ -79,7 +79,7 @@ impl Contract {
     ///
     /// Threads that evict the same request at the same time all go through all of what it originated, so that each of them
     /// returns after the last of these servers was asked. One of them asks, and the others wait with it.
-    pub(crate) fn evict(&self, reason: &Error, grace: Duration) {
+    pub fn evict(&self, reason: &Error, grace: Duration) {
         self.end(reason).iter().for_each(|request| request.evict(reason, grace));
     }
 

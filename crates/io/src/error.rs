@@ -336,12 +336,14 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn gone(server: &str, why: impl Into<String>) -> Self {
+    /// A server elsewhere is gone, and the request may have reached it.
+    pub fn gone(server: &str, why: impl Into<String>) -> Self {
         Self::Gone { server: server.to_owned(), why: why.into(), asked: true }
     }
 
     /// The same for a request that was never sent.
-    pub(crate) fn unasked(self) -> Self {
+    #[must_use]
+    pub fn unasked(self) -> Self {
         match self {
             Self::Gone { server, why, .. } => Self::Gone { server, why, asked: false },
             error => error,

@@ -119,9 +119,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A reply that a thread waits for.
 ///
-/// Where no other thread knows of the request, and this thread itself takes the reply off its channel, the work is left here
-/// and does not go through the exchange.
-pub(crate) struct Awaited<'a> {
+/// Where no other thread knows of the request, and this thread itself takes the reply off its carrier, the request's work is left here
+/// ([`Outgoing::succeed_for`](crate::carrier::Outgoing::succeed_for)) and passed on without a lock.
+pub struct Awaited<'a> {
     exchange: Option<&'a Exchange>,
     /// The condition that is waited for, where it is not a reply.
     until: Option<&'a dyn Fn() -> bool>,
@@ -140,8 +140,8 @@ impl<'a> Awaited<'a> {
         Self { exchange: Some(exchange), until: None, is_alone: true, left: None }
     }
 
-    /// No reply at all.
-    pub(crate) fn none() -> Self {
+    /// No reply at all: for a thread that takes whatever replies there are.
+    pub fn none() -> Self {
         Self { exchange: None, until: None, is_alone: false, left: None }
     }
 
@@ -150,13 +150,14 @@ impl<'a> Awaited<'a> {
         Self { until: Some(is_so), ..Self::none() }
     }
 
-    /// Sleeps until another thread has the reply.
-    pub(crate) fn sleep(&self, deadline: Option<Instant>) -> bool {
+    /// Sleeps until another thread has ended the request, or the deadline; returns whether the request is over. A thread that waits for
+    /// no reply does not sleep.
+    pub fn sleep(&self, deadline: Option<Instant>) -> bool {
         self.exchange.is_some_and(|exchange| exchange.sleep(deadline))
     }
 
-    /// Sleeps for a moment, or until another thread has the reply.
-    pub(crate) fn pause(&self) {
+    /// Sleeps for a moment, or until another thread has ended the request.
+    pub fn pause(&self) {
         match self.exchange {
             Some(exchange) => drop(exchange.sleep(deadline_after(PAUSE))),
             None => thread::sleep(PAUSE / 20),
@@ -165,15 +166,15 @@ impl<'a> Awaited<'a> {
 
     /// Whether a reply, or the reason why there is none, can be taken.
     #[inline]
-    pub(crate) fn is_replied(&self) -> bool {
+    pub fn is_replied(&self) -> bool {
         self.has_work()
             || self.exchange.is_some_and(Exchange::is_replied)
             || self.until.is_some_and(|is_so| is_so())
     }
 
-    /// Whether the work has been left here.
+    /// Whether the request's work has been left here: this thread is to take nothing more off the carrier.
     #[inline]
-    pub(crate) fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         self.left.is_some()
     }
 

@@ -15,7 +15,7 @@ const WATCHED: u32 = 1 << 31;
 
 /// The threads that sleep while another one leads, and whether an event loop waits.
 #[derive(Debug, Default)]
-pub(crate) struct Followers {
+pub struct Followers {
     waiting: AtomicU32,
     lock: Mutex<()>,
     woken: Condvar,
@@ -23,7 +23,7 @@ pub(crate) struct Followers {
 
 impl Followers {
     /// Sleeps until the leader wakes its followers, unless `is_over` already; at most until `deadline`.
-    pub(crate) fn sleep(&self, is_over: impl Fn() -> bool, deadline: Option<Instant>) {
+    pub fn sleep(&self, is_over: impl Fn() -> bool, deadline: Option<Instant>) {
         // Partner: the compare-exchange in `wake`.
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let guard = self.lock.lock();
@@ -36,7 +36,7 @@ impl Followers {
 
     /// From now on [`Followers::wake`] says that an event loop waits. The caller then checks once more for what it waits
     /// for.
-    pub(crate) fn watch(&self) {
+    pub fn watch(&self) {
         // Partner: the compare-exchange in `wake`.
         self.waiting.fetch_or(WATCHED, Ordering::AcqRel);
     }
@@ -44,7 +44,7 @@ impl Followers {
     /// Wakes the threads that sleep, after something was taken for them, or when no thread leads any more; returns whether an
     /// event loop waits.
     #[inline]
-    pub(crate) fn wake(&self) -> bool {
+    pub fn wake(&self) -> bool {
         // All changes of the word are in one order. If a thread announces itself before this compare-exchange, it is seen
         // here. If it does so afterwards, it reads the word that this wrote, and so sees what this thread did before. A mere
         // load here would need a fence on both sides.

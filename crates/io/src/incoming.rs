@@ -13,13 +13,15 @@ use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Outboard, Overlay};
 use genie_sys::fork::Maker;
 
+use crate::carrier::Caller;
 use crate::contract::{Contract, DEEPEST};
 use crate::incoming::pin::{InputPin, OutputPin, Pinned};
+use crate::request::id::Slot;
 use crate::server::service::Access;
 use crate::work::forwarded::Supply;
 use crate::work::location::{Location, Locations, part};
 use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
-use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, panics, telemetry};
+use crate::{Client, Error, Fragment, RequestId, ServerError, Service, ServiceId, panics, telemetry};
 
 pub use anticipated::Anticipated;
 pub use filling::Filled;
@@ -43,6 +45,17 @@ impl Incoming {
     pub(crate) fn new(work: Box<Work>, origin: Origin, service: ServiceId, access: Access) -> Self {
         let maker = Maker::this_process();
         Self { held: Some((work, origin)), contract: None, service, access, maker }
+    }
+
+    /// A request that a carrier brings, for one of its server's services: the reply goes back by `caller`, which knows the request as
+    /// `slot`. `id` is the name that the server knows it by, which is no other request's.
+    #[inline]
+    pub fn brought(
+        work: Box<Work>,
+        (caller, slot, id): (Arc<dyn Caller>, Slot, RequestId),
+        (number, service): (ServiceId, &Service),
+    ) -> Self {
+        Self::new(work, Origin::There(caller, slot, id), number, service.access())
     }
 
     /// The request's name, by which the client may abort it.

@@ -120,7 +120,7 @@ impl Interface {
             scheme: AtomicU8::new(Scheme::EmulatedCopy as u8),
             presence: Presence::new(pendings.client()),
             pendings,
-            ids: RequestIds::new(),
+            ids: RequestIds::default(),
             outstanding: Arc::default(),
             timer: Timer::new(),
             carriers: Mutex::default(),
@@ -157,7 +157,16 @@ impl Interface {
     ) -> Result<ServerHandle, Error> {
         self.ensure_own()?;
         let spin = self.0.passing.costs().spin();
-        let carrier: Arc<dyn Carrier> = channel::connect(self.space(), directory, server, spin, options)?;
+        self.attach(channel::connect(self.space(), directory, server, spin, options)?)
+    }
+
+    /// Makes the server reachable to which `carrier` takes the requests of this interface. From now on this interface's waiting, its
+    /// descriptor and its limits include that server; the carrier is dropped with the last handle.
+    ///
+    /// # Errors
+    /// [`Error::Inherited`]; or the carrier's descriptors cannot be watched.
+    pub fn attach(&self, carrier: Arc<dyn Carrier>) -> Result<ServerHandle, Error> {
+        self.ensure_own()?;
         let mut carriers = self.0.carriers.lock();
         carriers.retain(|carrier| carrier.strong_count() > 0);
         if let Some(watch) = self.0.watch.get() {

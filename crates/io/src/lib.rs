@@ -8,12 +8,11 @@
 //! Source: thesis §1.1.2, §3.1.2, §7.1 to §7.3.
 
 mod buffer_ring;
-mod carrier;
+pub mod carrier;
 pub mod channel;
 mod client;
 mod completions;
 mod contract;
-mod counts;
 mod deadline;
 mod error;
 mod exchange;

@@ -6,9 +6,9 @@ use genie_sys::event::Event;
 
 use crate::Error;
 
-/// Wakes an event loop when requests are over: those at servers in this process, or those of one channel.
+/// Wakes an event loop when requests are over: those at servers in this process, or those at one elsewhere.
 #[derive(Debug)]
-pub(crate) struct LoopWaker {
+pub struct LoopWaker {
     event: Event,
     /// A request ended since the loop collected last.
     is_told: bool,
@@ -18,28 +18,32 @@ pub(crate) struct LoopWaker {
 }
 
 impl LoopWaker {
-    pub(crate) fn new() -> Result<Self, Error> {
+    /// One that tells of nothing yet.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn new() -> Result<Self, Error> {
         Ok(Self { event: Event::new()?, is_told: false, is_armed: false, is_signalled: false })
     }
 
     /// The event that is readable from the time when a sleeping loop is told until that loop looks.
-    pub(crate) fn event(&self) -> &Event {
+    pub fn event(&self) -> &Event {
         &self.event
     }
 
     /// Whether the loop may be asleep.
-    pub(crate) fn is_armed(&self) -> bool {
+    pub fn is_armed(&self) -> bool {
         self.is_armed
     }
 
     /// Tells the loop that a request is over.
-    pub(crate) fn tell(&mut self) {
+    pub fn tell(&mut self) {
         self.is_told = true;
         self.wake();
     }
 
     /// Wakes a loop that sleeps, so that it looks and arms anew.
-    pub(crate) fn wake(&mut self) {
+    pub fn wake(&mut self) {
         if std::mem::take(&mut self.is_armed) {
             // There is no caller to whom a failure could be returned.
             let _ = self.event.signal();
@@ -48,7 +52,7 @@ impl LoopWaker {
     }
 
     /// The loop is about to look at what is pending.
-    pub(crate) fn begin_look(&mut self) {
+    pub fn begin_look(&mut self) {
         (self.is_told, self.is_armed) = (false, false);
         if std::mem::take(&mut self.is_signalled) {
             // A signal that is not cleared costs one more look.
@@ -57,7 +61,7 @@ impl LoopWaker {
     }
 
     /// The loop is about to sleep; returns false when it should look again first.
-    pub(crate) fn arm(&mut self) -> bool {
+    pub fn arm(&mut self) -> bool {
         self.is_armed = true;
         !self.is_told
     }

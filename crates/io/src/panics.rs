@@ -85,7 +85,7 @@ fn panicked(payload: Box<dyn Any + Send>) -> Error {
 
 /// Wakes a client's task, in a thread that others rely on: the timer, a server's thread, or a thread that takes replies for
 /// all. A panic of the client's code ends here; the panic hook has reported it.
-pub(crate) fn wake(task: Waker) {
+pub fn wake(task: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| task.wake())) {
         // The payload may panic when it is dropped.
         std::mem::forget(payload);

@@ -4,16 +4,10 @@
 //! data that a server is shown borrows the request. Meanwhile no other reference to the bytes exists in this process: a
 //! client of this process has them in aliases, or in buffers that it gave by value; a client of another process, in its
 //! mirror.
-#![allow(
-    unsafe_code,
-    reason = "shows servers the memory that requests hold, and shares memory with other processes"
-)]
+#![allow(unsafe_code, reason = "shows servers the memory that requests hold")]
 
-use std::os::fd::OwnedFd;
-
-use genie_memory::{Data, DataMut, LenderId, ObjectId, Space};
+use genie_memory::{Data, DataMut};
 use genie_passing::{Input, Parties, Passing, Scheme, Target};
-use genie_sys::Object;
 
 use crate::work::forwarded::ForwardedInput;
 use crate::work::located::Located;
@@ -124,21 +118,5 @@ impl InputPin {
         // SAFETY: as above; while the request is pending, no Rust reference to its input is used. Other pins of the same
         // bytes may be filled at the same time, which spans allow.
         unsafe { DataMut::new(self.0.segments.clone()) }
-    }
-}
-
-/// Takes in an object that a server in another process lends.
-pub(crate) fn lend(space: &Space, lender: LenderId, object: Object) -> genie_memory::Result<()> {
-    // SAFETY: the lender stores into it where a request of this space says so; the descriptor came over a socket, and
-    // this process has no other use for it.
-    unsafe { space.lend(lender, object) }
-}
-
-/// A descriptor of one of a space's objects, for a server in another process; read-only unless it `writes`.
-pub(crate) fn share(space: &Space, id: ObjectId, writes: bool) -> genie_memory::Result<OwnedFd> {
-    match writes {
-        // SAFETY: the descriptor is sent over a socket and closed.
-        true => unsafe { space.share_writable(id) },
-        false => space.share(id),
     }
 }

@@ -20,16 +20,21 @@ use crate::contract::Contract;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::server::service::Access;
+use crate::work::located::Located;
 use crate::{Client, Error, Reply, telemetry};
 
 use arguments::Arguments;
-pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
-pub(crate) use carried::{Carried, Store};
-pub use carried::{MAX_CARRIED, carried_room};
+pub(crate) use buffer::Transfer;
+pub use buffer::{WorkBuffer, WorkElement};
+pub(crate) use carried::Store;
+pub use carried::{Carried, MAX_CARRIED, carried_room};
 
-/// A request's buffers, and its share of the limits.
+/// A request's arguments and buffers, and its share of the limits.
+///
+/// On the client's side, [`Outgoing`](crate::carrier::Outgoing) has it: the carrier sends what it says, and enters the reply. On the
+/// server's side, the carrier makes it of what came ([`Work::received`]), and gets it back to send the reply.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub struct Work {
     pub(crate) buffers: SmallVec<[WorkBuffer; 2]>,
     pub(crate) arguments: Arguments,
     /// The bytes of carried elements.
@@ -89,9 +94,9 @@ impl Work {
         }
     }
 
-    /// Ends the work: whatever is still in it is let go. Its memory is kept.
+    /// Ends the work: whatever is still in it is let go. Its memory is kept for this thread's next request.
     #[inline]
-    pub(crate) fn end(mut self: Box<Self>) {
+    pub fn end(mut self: Box<Self>) {
         for buffer in self.wrapped_mut() {
             buffer.elements.iter_mut().for_each(WorkElement::end);
         }
@@ -115,8 +120,49 @@ impl Work {
         self.admission.as_ref().map(Admission::client)
     }
 
-    /// The work of a request that came from another process, without buffers, and with room for so many carried bytes.
-    pub(crate) fn received(argument: &[u8], room: usize, carried: usize) -> Box<Self> {
+    /// The client's argument.
+    #[inline]
+    pub fn argument(&self) -> &[u8] {
+        &self.arguments.request
+    }
+
+    /// How long the reply's argument may be.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.arguments.room
+    }
+
+    /// The reply's argument.
+    #[inline]
+    pub fn reply_argument(&self) -> &[u8] {
+        &self.arguments.reply
+    }
+
+    /// Enters the reply's argument.
+    ///
+    /// # Errors
+    /// [`Error::ArgumentTooLong`]: nothing has changed.
+    #[inline]
+    pub fn set_reply_argument(&mut self, argument: &[u8]) -> Result<(), Error> {
+        self.arguments.set_reply(argument)
+    }
+
+    /// The buffers, in order.
+    #[inline]
+    pub fn buffers(&self) -> &[WorkBuffer] {
+        &self.buffers
+    }
+
+    /// The same, for the reply to be entered ([`WorkBuffer::set_actual`]).
+    #[inline]
+    pub fn buffers_mut(&mut self) -> &mut [WorkBuffer] {
+        &mut self.buffers
+    }
+
+    /// The work of a request that a carrier brings, without buffers yet: the client's argument, how long the reply's may be, and
+    /// how many bytes its carried elements take in all, each as [`carried_room`] says. The carrier has made sure that they are no more
+    /// than [`MAX_CARRIED`].
+    pub fn received(argument: &[u8], room: usize, carried: usize) -> Box<Self> {
         let mut work = Self::new();
         work.store.reserve(carried);
         work.arguments.begin(argument, room);
@@ -127,6 +173,24 @@ impl Work {
     #[inline]
     pub(crate) fn add_buffer(&mut self, direction: Direction) {
         self.buffers.push(WorkBuffer::new(direction));
+    }
+
+    /// Adds a buffer to a request that a carrier brings, whose elements are added next. `is_copied` says that most of the data is copied
+    /// on its way, for whoever counts.
+    #[inline]
+    pub fn begin_buffer(&mut self, direction: Direction, is_copied: bool) {
+        let mut buffer = WorkBuffer::new(direction);
+        buffer.is_copied = is_copied;
+        self.buffers.push(buffer);
+    }
+
+    /// Adds an element to the last buffer, whose data is not in the record.
+    ///
+    /// # Panics
+    /// No buffer has been begun.
+    #[inline]
+    pub fn add_located(&mut self, located: Box<Located>) {
+        self.add_element(WorkElement::located(located));
     }
 
     /// Adds an element to the last buffer.
@@ -260,20 +324,30 @@ impl Work {
         })
     }
 
-    /// Whether the server had memory for what it says it has passed.
-    pub(crate) fn check_inputs(&mut self) -> Result<(), Error> {
+    /// Whether the server had memory for what it says it has passed, at the end of a request that a carrier has brought.
+    ///
+    /// # Errors
+    /// It had not: the request is to fail by this.
+    pub fn check_inputs(&mut self) -> Result<(), Error> {
         each_input(&mut self.buffers, |element, here| element.check_input(here))
     }
 
-    /// Brings data of inputs that a server has elsewhere to the memory that it was shown. The client is in another process.
+    /// Brings data of inputs that a server has elsewhere to the memory that it was shown, at the end of a request that a carrier has
+    /// brought. To be called once, unless the client is gone.
     ///
     /// # Errors
-    /// No memory.
-    pub(crate) fn bring(&mut self) -> Result<(), Error> {
+    /// No memory: the request is to fail by this.
+    pub fn bring(&mut self) -> Result<(), Error> {
         each_input(self.wrapped_mut(), |element, here| match &mut element.transfer {
             Transfer::Located(located) => located.bring(here),
             _ => Ok(()),
         })
+    }
+
+    /// Ends the mappings that last only as long as the request: before the client hears that it is over.
+    #[inline]
+    pub fn let_go(&mut self) {
+        self.wrapped_mut().iter_mut().for_each(WorkBuffer::let_go);
     }
 
     /// Ends completed work whose reply nobody takes: what it brings to the request of which it is a part comes there all the same.

@@ -1,4 +1,4 @@
-//! Requests on their way to a server in another process, as the client's end of the channel keeps them.
+//! Requests on their way to a server elsewhere, as their carrier keeps them.
 //!
 //! Why: the client's side does less with a request than a server does, and does other things: it names the data, waits, and
 //! hands the reply to the client.
@@ -9,16 +9,21 @@ use std::sync::Arc;
 use genie_memory::Direction;
 use genie_passing::{Parties, Passing};
 
+use crate::carrier::Carrier;
 use crate::exchange::{Awaited, Exchange};
 use crate::work::located::Viewer;
 use crate::work::{Transfer, Work};
 use crate::{Error, RequestId, ServiceId};
 
+/// A request in its carrier's hands, which owns the request's memory until one of the methods that take it by value is called.
+///
+/// The carrier keeps it until the server surely has no part of its memory any more, whatever the client gives up meanwhile. Dropping
+/// it ends the request with [`Error::Dropped`].
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub struct Outgoing {
     /// None when the request is over.
     held: Option<(Box<Work>, Arc<Exchange>)>,
-    pub(crate) service: ServiceId,
+    service: ServiceId,
     /// The client has its reply, and the server goes on with the outputs.
     is_anticipated: bool,
 }
@@ -28,11 +33,18 @@ impl Outgoing {
         Self { held: Some((work, exchange)), service, is_anticipated: false }
     }
 
-    pub(crate) fn id(&self) -> RequestId {
+    /// The request's name in this process, by which [`Carrier::abort`] asks for it.
+    pub fn id(&self) -> RequestId {
         self.exchange().id()
     }
 
-    pub(crate) fn work(&self) -> &Work {
+    /// The service that is asked for.
+    pub fn service(&self) -> ServiceId {
+        self.service
+    }
+
+    /// The request's argument and buffers.
+    pub fn work(&self) -> &Work {
         &self.held().0
     }
 
@@ -45,12 +57,17 @@ impl Outgoing {
     }
 
     /// Makes the inputs ready, since their memory goes along with the request, and copies what is forwarded and the server may
-    /// not be shown.
-    pub(crate) fn make_ready(&mut self, viewer: &Viewer<'_>) -> Result<(), Error> {
+    /// not be shown. To be called once, before the carrier looks where data is.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn make_ready(&mut self, carrier: &impl Carrier) -> Result<(), Error> {
+        let (space, parties, is_silent) = (carrier.space(), carrier.parties(), carrier.is_untrusted());
+        let viewer = Viewer { space, parties, is_silent };
         for buffer in self.work_mut().wrapped_mut() {
             for element in &mut buffer.elements {
                 match (&mut element.transfer, buffer.direction) {
-                    (Transfer::Located(located), direction) => located.show_to(viewer, direction)?,
+                    (Transfer::Located(located), direction) => located.show_to(&viewer, direction)?,
                     (_, Direction::In) => element.make_ready()?,
                     (_, Direction::Out) => {}
                 }
@@ -59,36 +76,38 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Has the outputs passed through memory that the record would carry, and cannot.
+    /// Has the outputs passed through memory that were to be carried ([`Carries`](crate::carrier::Carries)), and for which the carrier
+    /// turns out to have no room.
     ///
     /// # Errors
     /// No memory.
     #[cold]
-    pub(crate) fn wrap_outputs(&mut self, passing: &Passing, parties: Parties) -> Result<(), Error> {
+    pub fn wrap_outputs(&mut self, passing: &Passing, parties: Parties) -> Result<(), Error> {
         self.work_mut().wrap_outputs(passing, parties)
     }
 
-    pub(crate) fn work_mut(&mut self) -> &mut Work {
+    /// The same, for the reply to be entered.
+    pub fn work_mut(&mut self) -> &mut Work {
         &mut self.held.as_mut().expect("a request has its work until it is over").0
     }
 
-    /// Whether the client aborted the request before the server got it.
-    pub(crate) fn is_aborting(&self) -> bool {
+    /// Whether the client aborted the request before the server got it: then it is not sent any more.
+    pub fn is_aborting(&self) -> bool {
         self.exchange().is_aborting()
     }
 
     /// Whether the client has stopped waiting.
-    pub(crate) fn is_abandoned(&self) -> bool {
+    pub fn is_abandoned(&self) -> bool {
         self.exchange().is_replied()
     }
 
-    /// Ends the client's waiting, while the server may still have the memory.
-    pub(crate) fn give_up(&self, error: &Error) {
+    /// Ends the client's waiting, while the server may still have the memory: the carrier goes on keeping the request.
+    pub fn give_up(&self, error: &Error) {
         self.exchange().give_up(error);
     }
 
     /// Gives the client its reply before the server is done, unless the reply is to bring the client its buffers back.
-    pub(crate) fn anticipate(&mut self) {
+    pub fn anticipate(&mut self) {
         let (work, exchange) = self.held();
         if work.may_be_anticipated() {
             exchange.anticipate(work.interim());
@@ -96,14 +115,14 @@ impl Outgoing {
         }
     }
 
-    /// The server is done.
-    pub(crate) fn succeed(mut self) {
+    /// The server is done: the client gets what was entered of the reply.
+    pub fn succeed(mut self) {
         self.finish(None);
     }
 
-    /// As [`Outgoing::succeed`], but gives the reply straight to the thread that takes it off the channel, if that thread
+    /// As [`Outgoing::succeed`], but gives the reply straight to the thread that takes it off the carrier, if that thread
     /// waits for it.
-    pub(crate) fn succeed_for(mut self, awaited: &mut Awaited<'_>) {
+    pub fn succeed_for(mut self, awaited: &mut Awaited<'_>) {
         if awaited.takes(self.exchange())
             && let Some((work, exchange)) = self.held.take()
         {
@@ -113,7 +132,7 @@ impl Outgoing {
     }
 
     /// There will be no reply, or the reply is an error. A client that has an anticipated reply keeps it.
-    pub(crate) fn fail(mut self, error: Error) {
+    pub fn fail(mut self, error: Error) {
         self.finish(Some(error));
     }
 

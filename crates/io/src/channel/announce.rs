@@ -17,10 +17,11 @@ use genie_memory::{Extent, LenderId, Mirror, Space, Span, WeakMirror};
 use smallvec::SmallVec;
 
 use super::link::Link;
+use super::sharing;
 use super::wire::control::{ArenaPlace, Message, ObjectPlace, Trust};
 use super::wire::record::Segment;
-use crate::work::location::Location;
-use crate::{Error, views};
+use crate::Error;
+use crate::carrier::Shown;
 
 /// The arena that holds the aliases of the client's own space.
 const OWN: u16 = 0;
@@ -117,8 +118,42 @@ impl Announcements {
         self.tally.message
     }
 
-    /// Names memory of the client's own space, and announces what the server does not know yet.
-    pub(super) fn own(
+    /// Names a part of an element, in `segments`, and announces what the server does not know yet.
+    ///
+    /// # Errors
+    /// [`Error::Unforwardable`]; the kernel's reason.
+    #[inline]
+    pub(super) fn name(
+        &mut self,
+        link: &Arc<Link>,
+        shown: Shown<'_>,
+        writes: bool,
+        segments: &mut Segments,
+    ) -> Result<(), Error> {
+        match shown {
+            Shown::Own(spans) => self.own(link, spans, writes, segments),
+            Shown::Forwarded(spans) => self.own(link, spans, writes, segments).map_err(|error| match error {
+                Error::Elsewhere { .. } => {
+                    unforwardable(link, spans.iter().map(|span| span.len()).sum(), NOT_OURS)
+                }
+                error => error,
+            }),
+            Shown::Unshown(len) => Err(unforwardable(link, len, UNSHOWN)),
+            Shown::Mirrored(_, extents) if self.is_silent => {
+                Err(unforwardable(link, extents.iter().map(|extent| extent.len).sum(), UNSHOWN))
+            }
+            Shown::Mirrored(mirror, extents) => {
+                let number = self.arena(link, mirror)?;
+                for Extent { offset, len } in extents.iter().copied() {
+                    self.ensure_lent(link, number, mirror, (offset, len, writes))?;
+                    segments.push(segment(number, offset, len));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn own(
         &mut self,
         link: &Arc<Link>,
         spans: &[Span],
@@ -136,37 +171,6 @@ impl Announcements {
             segments.push(segment(OWN, offset, span.len()));
         }
         Ok(())
-    }
-
-    /// Names memory of a forwarded part: the client's own, or another client's.
-    ///
-    /// # Errors
-    /// [`Error::Unforwardable`]; the kernel's reason.
-    pub(super) fn lent(
-        &mut self,
-        link: &Arc<Link>,
-        location: &Location,
-        writes: bool,
-        segments: &mut Segments,
-    ) -> Result<(), Error> {
-        match location {
-            Location::Here(spans) => self.own(link, spans, writes, segments).map_err(|error| match error {
-                Error::Elsewhere { .. } => unforwardable(link, location, NOT_OURS),
-                error => error,
-            }),
-            // A server that maps memory works on a copy.
-            Location::Carried(_) => Err(unforwardable(link, location, UNSHOWN)),
-            Location::Forwarded(_) => unreachable!("its memory is named as the transfer was given it"),
-            Location::There(..) if self.is_silent => Err(unforwardable(link, location, UNSHOWN)),
-            Location::There(mirror, extents) => {
-                let number = self.arena(link, mirror)?;
-                for Extent { offset, len } in extents.iter().copied() {
-                    self.ensure_lent(link, number, mirror, (offset, len, writes))?;
-                    segments.push(segment(number, offset, len));
-                }
-                Ok(())
-            }
-        }
     }
 
     /// Whether a look at the short list shows that memory was announced.
@@ -194,7 +198,7 @@ impl Announcements {
                 if writes {
                     space.entrust(shared.id, lender);
                 }
-                Ok(views::share(space, shared.id, writes)?)
+                Ok(sharing::share(space, shared.id, writes)?)
             }
             None => Err(Error::Elsewhere { addr: at, len }),
         };
@@ -310,8 +314,8 @@ const NOT_OURS: &str = "its data is in another interface's memory, or in private
 /// Why parts are not forwarded that are in another process.
 const UNSHOWN: &str = "that server is not trusted, so it is shown no other process's memory";
 
-fn unforwardable(link: &Link, location: &Location, why: &'static str) -> Error {
-    Error::Unforwardable { server: link.server().to_owned(), len: location.len(), why }
+fn unforwardable(link: &Link, len: usize, why: &'static str) -> Error {
+    Error::Unforwardable { server: link.server().to_owned(), len, why }
 }
 
 fn segment(arena: u16, offset: usize, len: usize) -> Segment {

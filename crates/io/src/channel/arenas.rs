@@ -14,8 +14,8 @@ use genie_memory::{Extent, Extents, Known, Mapping, Mirror, Quota};
 use genie_sys::{GranuleKind, Object};
 
 use super::wire::control::{ArenaPlace, Ending, ObjectPlace, Reason};
+use crate::carrier::Mirrored;
 use crate::primitive::RwLock;
-use crate::work::location::{Location, Locations};
 
 /// How many arenas a client may have announced at once.
 const ARENAS: usize = 128;
@@ -58,17 +58,17 @@ impl Arenas {
     }
 
     /// The locations of data that the client has named, to be shown to another server.
-    pub(super) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
+    pub(super) fn locations(&self, named: &[(u16, Extent)]) -> Mirrored {
         let mirrors = self.mirrors.read();
-        let mut locations = Locations::new();
+        let mut locations = Mirrored::new();
         let mut last = None;
         for (number, extent) in named {
             match (locations.last_mut(), last == Some(*number)) {
-                (Some(Location::There(_, extents)), true) => extents.push(*extent),
+                (Some((_, extents)), true) => extents.push(*extent),
                 _ => {
                     // An arena that was withdrawn meanwhile holds no data any more.
                     let Ok(mirror) = find(&mirrors, *number) else { continue };
-                    locations.push(Location::There(mirror.clone(), Extents::from_iter([*extent])));
+                    locations.push((mirror.clone(), Extents::from_iter([*extent])));
                     last = Some(*number);
                 }
             }

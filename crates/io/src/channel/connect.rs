@@ -31,10 +31,11 @@ use super::wire::control::{
     Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Status, Traffic, Trust, VERSION, Welcome,
 };
 use super::wire::record::Body;
-use crate::deadline::deadline_after;
-use crate::followers::Followers;
+use super::{sharing, telemetry};
+use crate::Error;
+use crate::carrier::Followers;
+use crate::carrier::deadline_after;
 use crate::primitive::{AtomicBool, Mutex, spawn, thread};
-use crate::{Error, telemetry, views};
 
 /// How a client wants to be connected. Defaults are in parentheses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub struct ConnectOptions {
 impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
-            name: crate::name::of_program(),
+            name: crate::carrier::program_name(),
             pending_bytes: 1 << 30,
             pending_requests: 256,
             untrusted: false,
@@ -164,7 +165,7 @@ fn connect_now(
     let is_mapped = welcome.trust == Trust::Mapped;
     let joined = lent
         .into_iter()
-        .try_for_each(|object| Ok(views::lend(space, lender, object)?))
+        .try_for_each(|object| Ok(sharing::lend(space, lender, object)?))
         .and_then(|()| Link::new(server.to_owned(), socket, lifeline, bytes))
         .and_then(|link| {
             let spin = options.spin.unwrap_or(spin);

@@ -31,10 +31,11 @@ use super::relief::Relief;
 use super::session::{Session, Terms};
 use super::shared::Shared;
 use super::shares::Shares;
+use super::telemetry;
 use super::unwanted;
 use super::wire::control::{Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Trust, VERSION};
 use crate::primitive::Ordering;
-use crate::{Client, Error, Service, telemetry};
+use crate::{Client, Error};
 
 /// How many connections are accepted before the messages of others are read.
 const ACCEPTED: usize = 64;
@@ -309,7 +310,7 @@ impl Control {
             client: Client::new(peer.pid as u32, peer.uid, hello.name.clone()),
             mapping: options.mapping,
             granted,
-            services: shared.server.services().iter().map(Service::access).collect(),
+            services: shared.server.services().to_vec(),
             private,
         };
         self.next += 1;

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub use claim::Claim;
 use place::{ChosenBy, Place};
 
-pub use crate::name::MAX_NAME;
+pub use crate::carrier::MAX_NAME;
 
 /// The longest path of a socket, in bytes: the kernel's limit, its end mark not counted.
 pub const MAX_PATH: usize = 107;

@@ -13,10 +13,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::session::Session;
-use crate::contract::Contract;
+use super::telemetry;
+use crate::carrier::Code;
+use crate::carrier::Contract;
 use crate::primitive::{Mutex, spawn};
-use crate::server::code::Code;
-use crate::{Error, RequestId, telemetry};
+use crate::{Error, RequestId};
 
 /// How many threads abort originated requests.
 const THREADS: usize = 8;

@@ -18,8 +18,8 @@ use genie_memory::{Error as MemoryError, LenderId, Space};
 use genie_sys::Object;
 
 use super::pool::small;
+use super::sharing;
 use crate::primitive::Mutex;
-use crate::views;
 
 /// The pause between the first answer that brought nothing and the next question.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ impl Growth {
             let object = Object::accept(descriptor).map_err(|error| error.to_string())?;
             let len = object.len();
             left = left.checked_sub(len).ok_or_else(|| format!("it lent more than {asked} bytes"))?;
-            match views::lend(space, lender, object) {
+            match sharing::lend(space, lender, object) {
                 Ok(()) => come[usize::from(is_small(space, len))] += len,
                 Err(error @ MemoryError::Kind { .. }) => return Err(error.to_string()),
                 // There are no addresses or no pages for the object here: memory that can't be used counts as not lent.

@@ -16,9 +16,9 @@ use super::evictions::Aborted;
 use super::places::Places;
 use super::wire::record::{Body, Kind, Limit, Refusal, ReplyWriter, Slot};
 use crate::RequestId;
-use crate::contract::Contract;
-use crate::counts::Counts;
-use crate::request::id::RequestIds;
+use crate::carrier::Contract;
+use crate::carrier::RequestIds;
+use crate::channel::counts::Counts;
 
 /// The most requests that a client may have pending: its table has a place for each from the start.
 pub(super) const MOST_REQUESTS: u32 = 1 << 16;
@@ -63,7 +63,7 @@ impl InProgress {
     pub(super) fn new(granted: &Granted, producer: Producer) -> Self {
         Self {
             requests: Places::new(granted.requests, granted.bytes),
-            ids: RequestIds::new(),
+            ids: RequestIds::default(),
             producer,
             body: Body::new(),
             counts: Counts::default(),

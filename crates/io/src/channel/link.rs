@@ -20,14 +20,15 @@ use super::growth::Growth;
 use super::outbox::{Outbox, Put};
 use super::remote::Remote;
 use super::room::Room;
+use super::telemetry;
 use super::unwanted;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
-use crate::carrier::outgoing::Outgoing;
-use crate::deadline::deadline_after;
-use crate::exchange::Awaited;
-use crate::loop_waker::LoopWaker;
+use crate::Error;
+use crate::carrier::Awaited;
+use crate::carrier::LoopWaker;
+use crate::carrier::Outgoing;
+use crate::carrier::deadline_after;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
-use crate::{Error, telemetry};
 
 /// How long a server may take to welcome a client, or to answer a client that asks for other limits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);

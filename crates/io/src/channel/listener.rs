@@ -15,7 +15,7 @@ use super::options::ServeOptions;
 use super::private;
 use super::serving::Serving;
 use super::shared::Shared;
-use crate::server::code::Code;
+use crate::carrier::Code;
 use crate::{Error, Server};
 
 /// A name that was claimed for a server that is not made yet. Clients that connect meanwhile wait.

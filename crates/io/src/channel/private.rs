@@ -21,8 +21,8 @@ use genie_sys::process::Process;
 
 use super::wire::record::Element;
 use crate::Error;
-use crate::work::located::{Located, PrivateBuffer};
-use crate::work::{Transfer, Work};
+use crate::carrier::Work;
+use crate::carrier::{Located, PrivateBuffer};
 
 /// How one client's data is copied.
 #[derive(Debug)]
@@ -68,14 +68,12 @@ impl Private {
 
     /// Writes the inputs' data, as much as was passed, into the client's memory.
     pub(super) fn write_back(&self, work: &mut Work) -> Result<(), Error> {
-        for buffer in work.buffers.iter().filter(|buffer| buffer.direction == Direction::In) {
-            let mut left = buffer.actual;
-            for element in &buffer.elements {
+        for buffer in work.buffers().iter().filter(|buffer| buffer.direction() == Direction::In) {
+            let mut left = buffer.actual();
+            for element in buffer.elements() {
                 let here = element.len().min(left);
                 left -= here;
-                if let Transfer::Located(located) = &element.transfer
-                    && let Some(PrivateBuffer { buffer, places }) = located.private()
-                {
+                if let Some(PrivateBuffer { buffer, places }) = element.private() {
                     each(buffer, places, here, |data, addr| {
                         if self.client.has_exited() {
                             Ok(0)

@@ -13,11 +13,11 @@ use genie_ring::{Consumer, Mode, Record as Received};
 use genie_sys::poll::Poller;
 
 use super::remote::Remote;
+use super::telemetry::{Wait, Waits};
 use super::wire::record::{Limit, Outcome, Record, Refusal, Reply};
-use crate::carrier::outgoing::Outgoing;
-use crate::exchange::Awaited;
+use crate::carrier::Awaited;
+use crate::carrier::Outgoing;
 use crate::primitive::Ordering;
-use crate::telemetry::{Wait, Waits};
 use crate::{Error, ServerError};
 
 /// The longest time that the leader sleeps before it looks again whether the server is still there.
@@ -282,7 +282,7 @@ impl Remote {
                 request.fail(Error::Server(ServerError { code, message: message.to_owned() }));
             }
             Outcome::ArgumentTooLong { len } => {
-                let room = request.work().arguments.room;
+                let room = request.work().room();
                 request.fail(Error::ArgumentTooLong { len, room });
             }
             Outcome::Untold { buffer } => request.fail(Error::Untold { buffer }),
@@ -316,21 +316,21 @@ fn note(request: &mut Outgoing, reply: &Reply<'_>) -> Result<(), Error> {
     for (index, buffer) in reply.buffers().enumerate() {
         let direction = Direction::In;
         let missing = || Error::NoSuchBuffer { index, direction, is_other: false };
-        let noted = work.buffers.get_mut(index).ok_or_else(missing)?;
+        let noted = work.buffers_mut().get_mut(index).ok_or_else(missing)?;
         noted.set_actual(usize::try_from(buffer.actual).map_err(|_| Error::Aborted)?)?;
     }
     if let Outcome::Ok { .. } = reply.outcome {
         work.note_carried(reply.carried)?;
     }
-    let room = work.arguments.room;
+    let room = work.room();
     match reply.outcome {
-        Outcome::Ok { argument, .. } => work.arguments.set_reply(argument),
+        Outcome::Ok { argument, .. } => work.set_reply_argument(argument),
         // There was room.
         Outcome::ArgumentTooLong { len } if len <= room => Err(Error::ArgumentTooLong { len, room }),
         Outcome::Untold { buffer: index }
-            if work.buffers.get(index).is_none_or(|buffer| buffer.direction != Direction::In) =>
+            if work.buffers().get(index).is_none_or(|buffer| buffer.direction() != Direction::In) =>
         {
-            let is_other = index < work.buffers.len();
+            let is_other = index < work.buffers().len();
             Err(Error::NoSuchBuffer { index, direction: Direction::In, is_other })
         }
         _ => Ok(()),

@@ -25,14 +25,13 @@ use super::receiving::Receiving;
 use super::table::Table;
 use super::wire::control::Limits;
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
-use crate::carrier::outgoing::Outgoing;
+use crate::carrier::Awaited;
+use crate::carrier::Followers;
+use crate::carrier::Outgoing;
+use crate::carrier::Patience;
+use crate::carrier::{Carried, WorkBuffer};
 use crate::carrier::{Carrier, Carries};
-use crate::deadline::Patience;
-use crate::exchange::Awaited;
-use crate::followers::Followers;
 use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
-use crate::work::located::Viewer;
-use crate::work::{Carried, Transfer, WorkElement};
 use crate::{Error, RequestId, Service, ServiceId};
 
 /// The fixed parts of a reply, at most.
@@ -150,7 +149,7 @@ impl Carrier for Remote {
     fn request(&self, mut request: Outgoing, passing: &Passing, patience: Patience) -> bool {
         // A pool that is gone with its server is not the client's fault.
         let blame = |error| if self.link.is_gone() { self.link.error().unasked() } else { error };
-        if let Err(error) = request.make_ready(&self.viewer()) {
+        if let Err(error) = request.make_ready(self) {
             request.fail(blame(error));
             return false;
         }
@@ -250,11 +249,6 @@ impl Carrier for Remote {
 }
 
 impl Remote {
-    /// The server, as one to which data is forwarded.
-    fn viewer(&self) -> Viewer<'_> {
-        Viewer { space: &self.space, parties: self.parties, is_silent: self.is_silent }
-    }
-
     /// Applies what the server grants.
     pub(super) fn grant(&self, granted: Limits) {
         let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
@@ -271,7 +265,7 @@ impl Remote {
         if request.is_aborting() {
             return Err(Refused::Error(Error::Dropped));
         }
-        let bytes = request.work().buffers.iter().map(|buffer| buffer.len()).sum();
+        let bytes = request.work().buffers().iter().map(WorkBuffer::len).sum();
         let slot = sending.table.vacant(bytes).map_err(|refused| match refused {
             Error::TooLarge { .. } => Refused::Error(refused),
             _ => Refused::NoRoom(refused),
@@ -279,7 +273,7 @@ impl Remote {
         if self.link.is_crowded() {
             return Err(Refused::NoRoom(sending.table.full()));
         }
-        let service = request.service.0 as u16;
+        let service = request.service().0 as u16;
         self.encode(sending, request, slot, service).map_err(Refused::Error)?;
         if sending.body.len() > self.record_max && request.work().carries_outputs() {
             return Err(Refused::TooLong);
@@ -303,25 +297,27 @@ impl Remote {
         service: u16,
     ) -> Result<(), Error> {
         let Sending { announcements, body, .. } = sending;
-        let arguments = &request.work().arguments;
-        let mut writer = RequestWriter::begin(body, slot, service, &arguments.request, arguments.room)?;
-        if request.work().buffers.is_empty() {
+        let work = request.work();
+        let mut writer = RequestWriter::begin(body, slot, service, work.argument(), work.room())?;
+        if work.buffers().is_empty() {
             return Ok(());
         }
         let mut segments = Segments::new();
         let mut outputs = SmallVec::<[&Carried; 8]>::new();
-        for buffer in &request.work().buffers {
-            if let [WorkElement { transfer: Transfer::Carried(carried), .. }] = buffer.elements.as_slice() {
-                writer.carried_buffer(buffer.direction, carried.len())?;
+        for buffer in work.buffers() {
+            if let [element] = buffer.elements()
+                && let Some(carried) = element.carried()
+            {
+                writer.carried_buffer(buffer.direction(), carried.len())?;
                 if !carried.is_input() {
                     outputs.push(carried);
                 }
                 continue;
             }
-            let writes = buffer.direction == Direction::In;
-            writer.buffer(buffer.direction, buffer.is_copied())?;
-            for element in &buffer.elements {
-                if let Transfer::Carried(carried) = &element.transfer {
+            let writes = buffer.direction() == Direction::In;
+            writer.buffer(buffer.direction(), buffer.is_copied())?;
+            for element in buffer.elements() {
+                if let Some(carried) = element.carried() {
                     writer.carried_element(carried.len())?;
                     if !carried.is_input() {
                         outputs.push(carried);
@@ -329,30 +325,12 @@ impl Remote {
                     continue;
                 }
                 segments.clear();
-                match &element.transfer {
-                    Transfer::Out(output) => {
-                        announcements.own(&self.link, &output.segments(), writes, &mut segments)?;
-                    }
-                    Transfer::In(input) => {
-                        announcements.own(&self.link, &input.segments(), writes, &mut segments)?;
-                    }
-                    Transfer::Located(located) => {
-                        for (index, location) in located.fragment_locations().iter().enumerate() {
-                            match located.shown(index) {
-                                Some(shown) => {
-                                    announcements.own(&self.link, &shown, writes, &mut segments)?
-                                }
-                                None => announcements.lent(&self.link, location, writes, &mut segments)?,
-                            }
-                        }
-                    }
-                    Transfer::Forwarded(_) | Transfer::Carried(_) | Transfer::None(_) => {}
-                }
+                element.each_shown(|shown| announcements.name(&self.link, shown, writes, &mut segments))?;
                 writer.element(segments.iter().copied())?;
             }
         }
         for carried in outputs {
-            carried.copy_to(&request.work().store, writer.carried(carried.len()));
+            carried.copy_to(work, writer.carried(carried.len()));
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use crate::panics;
+use crate::carrier::wake_task;
 use crate::primitive::{AtomicBool, Mutex, Ordering};
 
 /// The tasks. A task that has registered looks once more whether there is room.
@@ -36,6 +36,6 @@ impl Room {
         self.is_waited_for.store(false, Ordering::Relaxed);
         let woken = std::mem::take(&mut *tasks);
         drop(tasks);
-        woken.into_iter().for_each(panics::wake);
+        woken.into_iter().for_each(wake_task);
     }
 }

@@ -22,19 +22,17 @@ use super::evictions::Aborted;
 use super::in_progress::{Granted, InProgress};
 use super::long_calls::LongCalls;
 use super::private::Private;
+use super::telemetry;
 use super::wire::record::{
     Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
 };
-use crate::carrier::Caller;
-use crate::contract::Contract;
-use crate::counts::Counts;
-use crate::incoming::Origin;
+use crate::carrier::Contract;
+use crate::carrier::Located;
+use crate::carrier::Work;
+use crate::carrier::{Caller, Mirrored};
+use crate::channel::counts::Counts;
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
-use crate::server::service::Access;
-use crate::work::located::Located;
-use crate::work::location::Locations;
-use crate::work::{Work, WorkBuffer, WorkElement};
-use crate::{Client, Error, Incoming, ServiceId, telemetry};
+use crate::{Client, Error, Incoming, Service, ServiceId};
 
 /// One client's channel.
 #[derive(Debug)]
@@ -59,7 +57,7 @@ pub(super) struct Terms {
     pub(super) mapping: Mapping,
     /// The limits granted at first.
     pub(super) granted: Granted,
-    pub(super) services: Vec<Access>,
+    pub(super) services: Vec<Service>,
     /// How data is copied, on an untrusted channel.
     pub(super) private: Option<Private>,
 }
@@ -85,12 +83,8 @@ impl Caller for Session {
             error = private.write_back(&mut work).err();
         }
         // Mappings made for this request end before the client may use its memory again.
-        work.wrapped_mut().iter_mut().for_each(WorkBuffer::let_go);
-        let counts = if error.is_some() {
-            Counts::FAILURE
-        } else {
-            Counts::of(work.buffers.iter().map(WorkBuffer::counted))
-        };
+        work.let_go();
+        let counts = if error.is_some() { Counts::FAILURE } else { Counts::of(&work) };
         let mut in_progress = self.in_progress.lock();
         let is_anticipated = in_progress.leave(slot);
         in_progress.counts = in_progress.counts.plus(counts);
@@ -102,10 +96,10 @@ impl Caller for Session {
                 Kind::Done
             }
             (_, None) => {
-                let outcome = Outcome::Ok { anticipated: false, argument: &work.arguments.reply };
+                let outcome = Outcome::Ok { anticipated: false, argument: work.reply_argument() };
                 let mut writer = encode(body, slot, &work, outcome);
                 work.each_carried_input(|element, here| {
-                    element.copy_carried(&work.store, writer.carried(here));
+                    element.copy_carried(&work, writer.carried(here));
                 });
                 Kind::Reply
             }
@@ -123,7 +117,7 @@ impl Caller for Session {
 
     fn anticipate(&self, slot: Slot, work: &Work) {
         let mut in_progress = self.in_progress.lock();
-        let outcome = Outcome::Ok { anticipated: true, argument: &work.arguments.reply };
+        let outcome = Outcome::Ok { anticipated: true, argument: work.reply_argument() };
         let _ = encode(&mut in_progress.body, slot, work, outcome);
         // A reply that is too long becomes a failure when the server is done.
         if !in_progress.fit(slot) {
@@ -132,7 +126,7 @@ impl Caller for Session {
         }
     }
 
-    fn locations(&self, named: &[(u16, Extent)]) -> Locations {
+    fn locations(&self, named: &[(u16, Extent)]) -> Mirrored {
         self.arenas.locations(named)
     }
 
@@ -181,9 +175,9 @@ impl Session {
             }
         };
         let service = usize::from(request.service);
-        let access =
-            *self.terms.services.get(service).ok_or_else(|| format!("there is no service {service}"))?;
-        let work = match self.work(view, request, access) {
+        let (number, of_it) = (ServiceId(service as u32), self.terms.services.get(service));
+        let service = of_it.ok_or_else(|| format!("there is no service {service}"))?;
+        let work = match self.work(view, request, service) {
             Ok(work) => work,
             Err(Unfit::Wrong(wrong)) => return Err(wrong),
             Err(Unfit::Short(refusal)) => {
@@ -192,13 +186,18 @@ impl Session {
                 return Ok(None);
             }
         };
-        let origin = Origin::There(Arc::<Self>::clone(self), request.slot, id);
-        Ok(Some(Incoming::new(work, origin, ServiceId(service as u32), access)))
+        let caller = Arc::<Self>::clone(self);
+        Ok(Some(Incoming::brought(work, (caller, request.slot, id), (number, service))))
     }
 
     /// Finds a request's data. If there is no room to map it, and nothing else is pending, all that is kept mapped is
     /// unmapped first.
-    fn work(&self, view: &mut ArenaView, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
+    fn work(
+        &self,
+        view: &mut ArenaView,
+        request: &Request<'_>,
+        access: &Service,
+    ) -> Result<Box<Work>, Unfit> {
         self.arenas.look(view);
         let mut work = self.found(view, request, access);
         if let Err(Unfit::Short(_)) = work
@@ -210,10 +209,15 @@ impl Session {
         work
     }
 
-    fn found(&self, view: &mut ArenaView, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
+    fn found(
+        &self,
+        view: &mut ArenaView,
+        request: &Request<'_>,
+        access: &Service,
+    ) -> Result<Box<Work>, Unfit> {
         let mut work = Work::received(request.argument, request.room, request.carried_room);
         let mut carried = request.carried;
-        for (index, buffer) in request.buffers().enumerate() {
+        for buffer in request.buffers() {
             let mut elements = buffer.elements();
             if elements.len() == 1
                 && let Some(element) = elements.next().filter(Element::is_carried)
@@ -222,8 +226,7 @@ impl Session {
                 work.receive_buffer(buffer.direction, data, element.len as usize);
                 continue;
             }
-            work.add_buffer(buffer.direction);
-            work.buffers[index].is_copied = buffer.is_copied || self.terms.private.is_some();
+            work.begin_buffer(buffer.direction, buffer.is_copied || self.terms.private.is_some());
             for element in buffer.elements() {
                 if element.is_carried() {
                     let data = cut(&mut carried, &element, buffer.direction);
@@ -231,7 +234,7 @@ impl Session {
                     continue;
                 }
                 let lent = self.element(view, &element, buffer.direction, access)?;
-                work.add_element(WorkElement::located(lent));
+                work.add_located(lent);
             }
         }
         Ok(work)
@@ -242,7 +245,7 @@ impl Session {
         view: &mut ArenaView,
         element: &Element<'_>,
         direction: Direction,
-        access: Access,
+        access: &Service,
     ) -> Result<Box<Located>, Unfit> {
         let writes = direction == Direction::In;
         let receipt = Receipt::new(Scheme::Fragment);
@@ -421,8 +424,8 @@ fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {
 
 fn encode<'b>(body: &'b mut Body, slot: Slot, work: &Work, outcome: Outcome<'_>) -> ReplyWriter<'b> {
     let mut writer = ReplyWriter::begin(body, slot, outcome);
-    for buffer in &work.buffers {
-        let written = writer.buffer(buffer.actual as u64);
+    for buffer in work.buffers() {
+        let written = writer.buffer(buffer.actual() as u64);
         written.expect("the lengths and the count are those of a request that came in a record");
     }
     writer

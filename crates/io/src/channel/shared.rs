@@ -16,9 +16,9 @@ use super::wire::control::{
     ClientCounts, ClientStatus, Limits, MAX_ABORT_TIMEOUT, MAX_CLIENTS, Message, Offer, Status, Traffic,
     Trust, VERSION, Welcome,
 };
-use crate::counts::Counts;
+use crate::carrier::Code;
+use crate::channel::counts::Counts;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, spawn, thread};
-use crate::server::code::Code;
 use crate::{Error, ServiceId};
 
 /// What the server's threads share.

@@ -2,7 +2,7 @@
 
 use super::places::Places;
 use super::wire::record::Slot;
-use crate::carrier::outgoing::Outgoing;
+use crate::carrier::Outgoing;
 use crate::{Error, RequestId};
 
 /// The requests that are pending, and the places that are vacant.

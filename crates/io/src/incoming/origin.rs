@@ -9,7 +9,7 @@ use crate::contract::Contract;
 use crate::exchange::Exchange;
 use crate::request::id::Slot;
 use crate::work::Work;
-use crate::work::location::Locations;
+use crate::work::location::{Location, Locations};
 use crate::{Client, Error, RequestId};
 
 /// The client that gets the reply.
@@ -63,7 +63,10 @@ impl Origin {
     pub(crate) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
         match self {
             Self::Here(_) => Locations::new(),
-            Self::There(caller, ..) => caller.locations(named),
+            Self::There(caller, ..) => {
+                let mirrored = caller.locations(named).into_iter();
+                mirrored.map(|(mirror, extents)| Location::There(mirror, extents)).collect()
+            }
         }
     }
 

@@ -44,20 +44,22 @@ const SPENT: u64 = 1 << 24;
 /// The first number of the next block.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Gives names, each greater than the one before.
+/// Gives names, each greater than the one before. A carrier takes those of the requests that it brings from one of its own.
 #[derive(Debug)]
-pub(crate) struct RequestIds {
+pub struct RequestIds {
     next: AtomicU64,
 }
 
-impl RequestIds {
-    pub(crate) fn new() -> Self {
+impl Default for RequestIds {
+    fn default() -> Self {
         Self { next: AtomicU64::new(block()) }
     }
+}
 
+impl RequestIds {
     /// The next name.
     #[inline]
-    pub(crate) fn take(&self) -> RequestId {
+    pub fn take(&self) -> RequestId {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number & SPENT == 0 {
@@ -97,7 +99,7 @@ mod tests {
 
     #[test]
     fn names_rise_and_are_unique_beyond_the_end_of_a_block() {
-        let (ids, others) = (RequestIds::new(), RequestIds::new());
+        let (ids, others) = (RequestIds::default(), RequestIds::default());
         let first = ids.take();
         ids.next.fetch_add(SPENT - 10, Ordering::Relaxed);
         let threads: Vec<Vec<_>> = std::thread::scope(|scope| {

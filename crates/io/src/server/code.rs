@@ -17,9 +17,10 @@ mod reaping;
 
 use reaping::Reaping;
 
-/// A server's code. Cloning makes another handle; the last one drops the server.
+/// A server's code, which a carrier calls by this alone: no panic of the server's leaves its methods. Cloning makes another handle; the
+/// last one drops the server.
 #[derive(Clone)]
-pub(crate) struct Code(Arc<Held>);
+pub struct Code(Arc<Held>);
 
 /// A server's code, as long as others hold it.
 pub(crate) struct WeakCode(Weak<Held>);
@@ -38,7 +39,8 @@ struct Held {
 }
 
 impl Code {
-    pub(crate) fn new(server: impl Server) -> Self {
+    /// Takes a server, and asks it what its services are.
+    pub fn new(server: impl Server) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let services: Result<Box<[Service]>, Error> = call(|| server.services().into());
         let count = services.as_deref().map_or(0, <[_]>::len);
@@ -53,12 +55,14 @@ impl Code {
         call(|| self.server().name()).unwrap_or("nameless")
     }
 
+    /// The server's services, numbered by their place; none if it panicked when it was asked.
     #[inline]
-    pub(crate) fn services(&self) -> &[Service] {
+    pub fn services(&self) -> &[Service] {
         self.0.services.as_deref().unwrap_or_default()
     }
 
-    pub(crate) fn preferred(&self, service: ServiceId) -> Option<Preferred> {
+    /// How input buffers for a service should be laid out, when that makes a difference.
+    pub fn preferred(&self, service: ServiceId) -> Option<Preferred> {
         *self.0.preferred.get(service.0 as usize)?
     }
 
@@ -66,24 +70,26 @@ impl Code {
     ///
     /// # Errors
     /// It panicked.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), Error> {
         self.0.services.as_ref().map(drop).map_err(Clone::clone)
     }
 
     /// Hands over the request that `make` makes. `make` is called where panics are caught already, since moving the request
     /// in there would cost more.
     #[inline]
-    pub(crate) fn request(&self, make: impl FnOnce() -> Incoming) {
+    pub fn request(&self, make: impl FnOnce() -> Incoming) {
         // The requests that a panic ended have the panic's message already.
         let _ = call(|| self.server().request(make()));
     }
 
-    pub(crate) fn abort(&self, request: RequestId) {
+    /// Asks the server to let a request go that it has got, after what that request has originated ([`Contract::evict`](crate::carrier::Contract::evict)).
+    pub fn abort(&self, request: RequestId) {
         // A request that the server still has stays with it.
         let _ = call(|| self.server().abort(request));
     }
 
-    pub(crate) fn departed(&self, client: ClientId) {
+    /// Tells the server that a client has left, of which no request will come any more.
+    pub fn departed(&self, client: ClientId) {
         let _ = call(|| self.server().departed(client));
     }
 

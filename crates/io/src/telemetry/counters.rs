@@ -11,8 +11,6 @@ use genie_memory::Direction;
 use genie_passing::{Reason, Receipt};
 use metrics::{Key, Label, Level, Metadata, counter};
 
-use crate::counts::Counts;
-
 /// A counter's name, and its labels.
 type Name = (&'static str, [(&'static str, &'static str); 2]);
 
@@ -36,20 +34,6 @@ pub(super) fn replied(elements: impl Iterator<Item = (Direction, Receipt, usize)
         if receipt.faults > 0 {
             counter!("genie_faults_total").increment(receipt.faults.into());
         }
-    }
-}
-
-/// Counts what a server has done.
-pub(super) fn served(counts: &Counts) {
-    counter!("genie_served_requests_total").increment(counts.requests);
-    counter!("genie_served_failures_total").increment(counts.failures);
-    for (direction, how, bytes) in [
-        ("out", "copied", counts.out_copied),
-        ("out", "passed", counts.out_passed),
-        ("in", "copied", counts.in_copied),
-        ("in", "passed", counts.in_passed),
-    ] {
-        add("genie_served_bytes_total", [("direction", direction), ("how", how)], bytes as usize);
     }
 }
 

@@ -8,17 +8,17 @@ use genie_passing::model::Allocation;
 use genie_passing::{Input, Output, Receipt, Scheme};
 use smallvec::SmallVec;
 
-use super::{Carried, Store};
+use super::{Carried, Store, Work};
 use crate::Error;
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::server::service::Access;
 use crate::work::forwarded::ForwardedInput;
-use crate::work::located::Located;
-use crate::work::location::{Location, Locations};
+use crate::work::located::{Located, PrivateBuffer};
+use crate::work::location::{Location, Locations, Shown};
 
 /// One of a request's buffers.
 #[derive(Debug)]
-pub(crate) struct WorkBuffer {
+pub struct WorkBuffer {
     pub(crate) direction: Direction,
     /// The client, in another process, says that it copies most of the data; or the kernel copies all of it.
     pub(crate) is_copied: bool,
@@ -39,7 +39,7 @@ enum Told {
 
 /// One of a buffer's elements.
 #[derive(Debug)]
-pub(crate) struct WorkElement {
+pub struct WorkElement {
     pub(crate) transfer: Transfer,
     pub(super) kept: Kept,
 }
@@ -70,6 +70,39 @@ pub(crate) enum Transfer {
 }
 
 impl WorkElement {
+    /// The element as what travels in the records, if it does.
+    #[inline]
+    pub fn carried(&self) -> Option<&Carried> {
+        match &self.transfer {
+            Transfer::Carried(carried) => Some(carried),
+            _ => None,
+        }
+    }
+
+    /// Calls `see` with each part of the data of an element that is not carried, in order, when
+    /// [`Outgoing::make_ready`](crate::carrier::Outgoing::make_ready) has been called.
+    ///
+    /// # Errors
+    /// The first error of `see`.
+    #[inline]
+    pub fn each_shown(&self, mut see: impl FnMut(Shown<'_>) -> Result<(), Error>) -> Result<(), Error> {
+        match &self.transfer {
+            Transfer::Out(output) => see(Shown::Own(&output.segments())),
+            Transfer::In(input) => see(Shown::Own(&input.segments())),
+            Transfer::Located(located) => located.each_shown(see),
+            Transfer::Forwarded(_) | Transfer::Carried(_) | Transfer::None(_) => Ok(()),
+        }
+    }
+
+    /// The private buffer that a carrier has brought the data in, if it has.
+    #[inline]
+    pub fn private(&self) -> Option<&PrivateBuffer> {
+        match &self.transfer {
+            Transfer::Located(located) => located.private(),
+            _ => None,
+        }
+    }
+
     /// An element of data that was passed before.
     pub(crate) fn located(located: Box<Located>) -> Self {
         Self { transfer: Transfer::Located(located), kept: Kept::Nothing }
@@ -86,7 +119,9 @@ impl WorkElement {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// The number of bytes.
+    #[allow(clippy::len_without_is_empty, reason = "an element without bytes is like any other")]
+    pub fn len(&self) -> usize {
         match &self.transfer {
             Transfer::Out(output) => output.len(),
             Transfer::In(input) => input.len(),
@@ -106,10 +141,11 @@ impl WorkElement {
         }
     }
 
-    /// Copies the first bytes of a carried input.
-    pub(crate) fn copy_carried(&self, store: &Store, bytes: &mut [u8]) {
+    /// Copies the first bytes of a carried input of `work` ([`Work::each_carried_input`]).
+    #[inline]
+    pub fn copy_carried(&self, work: &Work, bytes: &mut [u8]) {
         match &self.transfer {
-            Transfer::Carried(carried) => carried.peek(store, bytes.len(), bytes),
+            Transfer::Carried(carried) => carried.peek(&work.store, bytes.len(), bytes),
             Transfer::Located(located) => located.data().copy_to(bytes),
             _ => 0,
         };
@@ -304,6 +340,24 @@ fn is_migrant(input: &Input) -> bool {
 }
 
 impl WorkBuffer {
+    /// Which way its data goes.
+    #[inline]
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// The elements, in order.
+    #[inline]
+    pub fn elements(&self) -> &[WorkElement] {
+        &self.elements
+    }
+
+    /// How many bytes were passed, as the server says.
+    #[inline]
+    pub fn actual(&self) -> usize {
+        self.actual
+    }
+
     /// A buffer without elements yet.
     #[inline]
     pub(crate) fn new(direction: Direction) -> Self {
@@ -321,7 +375,10 @@ impl WorkBuffer {
     }
 
     /// Notes how many bytes were really passed.
-    pub(crate) fn set_actual(&mut self, actual: usize) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// There is not so much room: nothing has changed.
+    pub fn set_actual(&mut self, actual: usize) -> Result<(), Error> {
         let len = self.len();
         if actual > len {
             return Err(genie_passing::Error::TooLong { actual, len }.into());
@@ -348,15 +405,8 @@ impl WorkBuffer {
     }
 
     /// Whether most of the data is copied, as far as is known: an input is still to be delivered.
-    pub(crate) fn is_copied(&self) -> bool {
+    pub fn is_copied(&self) -> bool {
         self.is_copied || 2 * self.elements.iter().map(WorkElement::copied).sum::<usize>() > self.len()
-    }
-
-    /// Its direction, whether it was copied, and how many bytes of it were passed.
-    #[inline]
-    pub(crate) fn counted(&self) -> (Direction, bool, usize) {
-        let bytes = if self.direction == Direction::Out { self.len() } else { self.actual };
-        (self.direction, self.is_copied(), bytes)
     }
 
     /// Of each element: the direction, what was done, and how many bytes were passed.
@@ -370,7 +420,8 @@ impl WorkBuffer {
     }
 
     /// Bytes in all elements together.
-    pub(crate) fn len(&self) -> usize {
+    #[allow(clippy::len_without_is_empty, reason = "a buffer without bytes is like any other")]
+    pub fn len(&self) -> usize {
         self.elements.iter().map(WorkElement::len).sum()
     }
 

@@ -32,9 +32,9 @@ pub const fn carried_room(len: usize) -> usize {
     len.next_multiple_of(16)
 }
 
-/// One carried element: where its bytes are in the work's [`Store`].
+/// One carried element: where its bytes are in the work.
 #[derive(Debug)]
-pub(crate) struct Carried {
+pub struct Carried {
     direction: Direction,
     /// For an input at its server: whether the server's code has asked for the memory.
     is_ready: bool,
@@ -150,11 +150,16 @@ impl Carried {
         Some(Self { direction: Direction::In, is_ready: true, at, len: len as u16, passed })
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// The number of bytes.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "an element without bytes is like any other")]
+    pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    pub(crate) fn is_input(&self) -> bool {
+    /// Whether it is an input, whose bytes come with the reply.
+    #[inline]
+    pub fn is_input(&self) -> bool {
         self.direction == Direction::In
     }
 
@@ -190,10 +195,10 @@ impl Carried {
         Located::carried(store.data(self).segments().clone(), self.len())
     }
 
-    /// Copies all bytes to `bytes`, which are as many.
+    /// Copies all bytes of an output of `work` to `bytes`, which are as many.
     #[inline]
-    pub(crate) fn copy_to(&self, store: &Store, bytes: &mut [u8]) {
-        store.get(self, bytes);
+    pub fn copy_to(&self, work: &Work, bytes: &mut [u8]) {
+        work.store.get(self, bytes);
     }
 
     /// Copies the first bytes to `bytes`, as many as both have; returns how many.
@@ -249,13 +254,13 @@ fn check(actual: usize, len: usize) -> Result<(), Error> {
 impl Work {
     /// Whether the record carries bytes of outputs.
     #[inline]
-    pub(crate) fn carries_outputs(&self) -> bool {
+    pub fn carries_outputs(&self) -> bool {
         self.store.used != self.store.inputs
     }
 
     /// Calls `see` with the inputs whose bytes the reply carries, in order, and how many of each were passed.
     #[inline]
-    pub(crate) fn each_carried_input(&self, mut see: impl FnMut(&WorkElement, usize)) {
+    pub fn each_carried_input(&self, mut see: impl FnMut(&WorkElement, usize)) {
         if self.store.inputs == 0 {
             return;
         }
@@ -293,15 +298,21 @@ impl Work {
     }
 
     /// Adds an element of a request that came in a record to the last buffer: an output of `data`, or an input of `len` bytes.
+    ///
+    /// # Panics
+    /// No buffer has been begun, or there is more than [`Work::received`] was told.
     #[inline]
-    pub(crate) fn receive(&mut self, direction: Direction, data: &[u8], len: usize) {
+    pub fn receive(&mut self, direction: Direction, data: &[u8], len: usize) {
         let element = self.store.receive(direction, data, len);
         self.add_element(element);
     }
 
     /// Adds a buffer that has only such an element.
+    ///
+    /// # Panics
+    /// As [`Work::receive`].
     #[inline]
-    pub(crate) fn receive_buffer(&mut self, direction: Direction, data: &[u8], len: usize) {
+    pub fn receive_buffer(&mut self, direction: Direction, data: &[u8], len: usize) {
         let mut buffer = WorkBuffer::new(direction);
         buffer.is_copied = true;
         buffer.elements.push(self.store.receive(direction, data, len));
@@ -318,12 +329,12 @@ impl Work {
         Some(transfer)
     }
 
-    /// Notes what the reply carries of inputs.
+    /// Enters what the reply carries of inputs, after it was entered how much was passed ([`WorkBuffer::set_actual`]).
     ///
     /// # Errors
     /// That is more, or less, than it says was passed.
     #[inline]
-    pub(crate) fn note_carried(&mut self, data: &[u8]) -> Result<(), Error> {
+    pub fn note_carried(&mut self, data: &[u8]) -> Result<(), Error> {
         if self.store.inputs == 0 && data.is_empty() {
             return Ok(());
         }

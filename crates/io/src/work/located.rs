@@ -13,16 +13,19 @@ use smallvec::SmallVec;
 use crate::Error;
 use crate::contract::Contract;
 use crate::work::forwarded::{ForwardedInput, Supply};
-use crate::work::location::{Location, Locations};
+use crate::work::location::{Location, Locations, Shown};
 
 use shown_copy::ShownCopies;
 pub(crate) use shown_copy::Viewer;
 
 mod shown_copy;
 
-/// One element's data on the way through a server that it is shown to.
+/// One element's data that another interface has passed, as the server sees it that it is shown to.
+///
+/// A carrier makes one for an element of a request that it brings, where the data is not in the record: it says where the data is in
+/// this process, adds what keeps it there, and names it as the client does, should the server forward it.
 #[derive(Debug)]
-pub(crate) struct Located {
+pub struct Located {
     /// Mappings that last as long as the request. Dropped before `known`, since the client may withdraw the memory once
     /// `known` is dropped.
     mapped: SmallVec<[Mapped; 1]>,
@@ -41,12 +44,13 @@ pub(crate) struct Located {
     supply: Option<Box<Supply>>,
 }
 
-/// A private buffer of one element, and where its data belongs in the client.
+/// A buffer of this process's own, for data of a client whose memory is not mapped here, and where the data belongs there.
 #[derive(Debug)]
-pub(crate) struct PrivateBuffer {
-    pub(crate) buffer: SystemBuffer,
-    /// (address in the client, length).
-    pub(crate) places: Vec<(usize, usize)>,
+pub struct PrivateBuffer {
+    /// The buffer, which holds nothing of other clients'.
+    pub buffer: SystemBuffer,
+    /// Where the client has the data, in order: (address there, length).
+    pub places: Vec<(usize, usize)>,
 }
 
 /// Memory for more pieces than this is not kept.
@@ -72,8 +76,9 @@ enum Known {
 pub(crate) type Named = SmallVec<[(u16, Extent); 1]>;
 
 impl Located {
-    /// Data that a client has named; `segments` is where it is mapped, if the service may touch it.
-    pub(crate) fn named(segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
+    /// Data of `len` bytes that a client has named; `segments` is where it is mapped, if the service may touch it. What keeps it
+    /// there is added by [`Located::hold`] or [`Located::keep`], or outlives the request.
+    pub fn named(segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
         Self::from(Known::Named(Named::new()), segments, len, receipt)
     }
 
@@ -136,13 +141,13 @@ impl Located {
         Spare::keep(&SPARE, self);
     }
 
-    /// Adds the span where the next part of the data is mapped.
-    pub(crate) fn see(&mut self, span: Span) {
+    /// Adds the span where the next part of the data is mapped, until the request is over.
+    pub fn see(&mut self, span: Span) {
         self.segments.push(span);
     }
 
-    /// Adds the extent by which the client names the next part of the data.
-    pub(crate) fn name(&mut self, arena: u16, extent: Extent) {
+    /// Adds the extent by which the client names the next part of the data, for [`Caller::locations`](crate::carrier::Caller::locations).
+    pub fn name(&mut self, arena: u16, extent: Extent) {
         if let Known::Named(named) = &mut self.known {
             named.push((arena, extent));
         }
@@ -154,17 +159,18 @@ impl Located {
     }
 
     /// Keeps a mapping that ends with the request.
-    pub(crate) fn hold(&mut self, mapped: Mapped) {
+    pub fn hold(&mut self, mapped: Mapped) {
         self.segments.extend_from_slice(mapped.segments());
         self.mapped.push(mapped);
     }
 
     /// Keeps the buffer that the data is in.
-    pub(crate) fn keep(&mut self, private: PrivateBuffer) {
+    pub fn keep(&mut self, private: PrivateBuffer) {
         self.private = Some(Box::new(private));
     }
 
-    pub(crate) fn private(&self) -> Option<&PrivateBuffer> {
+    /// That buffer, if there is one.
+    pub fn private(&self) -> Option<&PrivateBuffer> {
         self.private.as_deref()
     }
 
@@ -235,6 +241,29 @@ impl Located {
             Known::Fragment(contract, _) => Some(contract),
             Known::Named(_) | Known::Carried => None,
         }
+    }
+
+    /// Calls `see` with each part of the data that the request's server, elsewhere, is to be shown.
+    ///
+    /// # Errors
+    /// The first error of `see`.
+    pub(crate) fn each_shown(
+        &self,
+        mut see: impl FnMut(Shown<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for (index, location) in self.fragment_locations().iter().enumerate() {
+            match (self.shown(index), location) {
+                (Some(copy), _) => see(Shown::Own(&copy))?,
+                (None, Location::Here(spans)) => see(Shown::Forwarded(spans))?,
+                (None, Location::There(mirror, extents)) => see(Shown::Mirrored(mirror, extents))?,
+                // A server that may be shown memory works on a copy.
+                (None, Location::Carried(_)) => see(Shown::Unshown(location.len()))?,
+                (None, Location::Forwarded(_)) => {
+                    unreachable!("its memory is named as the transfer was given it")
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The locations of a fragment's data.

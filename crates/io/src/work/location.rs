@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Extent, Extents, Mirror, Segments};
+use genie_memory::{Extent, Extents, Mirror, Segments, Span};
 use smallvec::SmallVec;
 
 use crate::work::forwarded::ForwardedInput;
@@ -19,6 +19,19 @@ pub(crate) enum Location {
     Forwarded(Arc<ForwardedInput>),
     /// In memory of this process alone, where the records brought it, or will take it from.
     Carried(Segments),
+}
+
+/// Where a part of an element's data is that the server is to be shown.
+#[derive(Debug, Clone, Copy)]
+pub enum Shown<'w> {
+    /// In the client's space, or in what the server has lent it.
+    Own(&'w [Span]),
+    /// In this process: the client is a server itself, and forwards it. Another space's memory cannot be shown.
+    Forwarded(&'w [Span]),
+    /// In memory of another process, whose client has announced it to this one.
+    Mirrored(&'w Mirror, &'w [Extent]),
+    /// In memory of this process alone, of so many bytes: a record has brought it. It cannot be shown.
+    Unshown(usize),
 }
 
 /// Locations of some data, in order.

@@ -9,7 +9,7 @@
 //! that the welcome names.
 //! Trust: decoding checks the layout alone. Addresses and objects are still to be looked up and checked.
 //! Limits: [`MAX_MESSAGE`], [`MAX_DESCRIPTORS`], [`MAX_SENTENCE`], [`MAX_SERVICES`], [`MAX_ABORT_TIMEOUT`],
-//! [`MAX_CLIENTS`], and [`MAX_NAME`](crate::name::MAX_NAME).
+//! [`MAX_CLIENTS`], and [`MAX_NAME`](crate::carrier::MAX_NAME).
 
 mod bounds;
 mod connection;

@@ -27,8 +27,8 @@ use super::Malformed;
 use super::cursor::Cursor;
 use layout::{SaidPart, SlotPart};
 
-pub use crate::request::id::Slot;
-pub use crate::work::{MAX_CARRIED, carried_room};
+pub use crate::carrier::Slot;
+pub use crate::carrier::{MAX_CARRIED, carried_room};
 
 /// The most buffers of a request.
 pub const MAX_BUFFERS: usize = 1024;

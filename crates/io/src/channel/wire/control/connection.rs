@@ -263,7 +263,7 @@ impl Offer {
     /// Makes sure that a message can carry this offer.
     ///
     /// # Errors
-    /// The service's name is longer than [`MAX_NAME`](crate::name::MAX_NAME), or has control characters.
+    /// The service's name is longer than [`MAX_NAME`](crate::carrier::MAX_NAME), or has control characters.
     pub fn check(&self) -> Result<(), TooLarge> {
         self.write(&mut Vec::new())
     }

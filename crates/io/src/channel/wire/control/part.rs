@@ -4,9 +4,9 @@ use genie_sys::GranuleKind;
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::carrier::{MAX_NAME, is_control};
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{Malformed, TooLarge, count, fits};
-use crate::name::{MAX_NAME, is_control};
 
 /// A part of a message, which can be written and read.
 pub(super) trait Part: Sized {

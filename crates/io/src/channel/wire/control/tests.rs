@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use super::layout::*;
 use super::*;
 use crate::Service;
+use crate::carrier::MAX_NAME;
+use crate::channel::counts::Counts;
 use crate::channel::wire::tests::{assert_documented, compare};
 use crate::channel::wire::{MAX_OFFSET, fuzzing};
-use crate::counts::Counts;
-use crate::name::MAX_NAME;
 
 const HEAD: usize = 16;
 

@@ -5,9 +5,9 @@
 use super::bounds::MAX_CLIENTS;
 use super::layout::{ClientCountsPart, CountsPart, TrafficHead};
 use super::part::{Part, fixed, read_head, read_list};
+use crate::channel::counts::Counts;
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{Malformed, TooLarge, count};
-use crate::counts::Counts;
 
 /// What a server has passed for its clients in other processes, since it began to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]

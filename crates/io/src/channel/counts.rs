@@ -4,6 +4,8 @@
 
 use genie_memory::Direction;
 
+use crate::carrier::Work;
+
 /// Requests, and the bytes of those that succeeded: as many as an output had, and as many as the server says that it has passed
 /// by an input ([`Incoming::set_actual`](crate::Incoming::set_actual)).
 ///
@@ -29,19 +31,19 @@ pub struct Counts {
 
 impl Counts {
     /// A request that has failed, or was refused.
-    pub(crate) const FAILURE: Self =
+    pub(super) const FAILURE: Self =
         Self { requests: 1, failures: 1, out_copied: 0, out_passed: 0, in_copied: 0, in_passed: 0 };
 
     /// A request that has succeeded; `buffers` says of each whether it was copied, and how many bytes of it were passed.
     #[inline]
-    pub(crate) fn of(buffers: impl Iterator<Item = (Direction, bool, usize)>) -> Self {
+    pub(super) fn of(work: &Work) -> Self {
         let mut counts = Self { requests: 1, ..Self::default() };
-        for (direction, is_copied, bytes) in buffers {
-            let count = match (direction, is_copied) {
-                (Direction::Out, true) => &mut counts.out_copied,
-                (Direction::Out, false) => &mut counts.out_passed,
-                (Direction::In, true) => &mut counts.in_copied,
-                (Direction::In, false) => &mut counts.in_passed,
+        for buffer in work.buffers() {
+            let (count, bytes) = match (buffer.direction(), buffer.is_copied()) {
+                (Direction::Out, true) => (&mut counts.out_copied, buffer.len()),
+                (Direction::Out, false) => (&mut counts.out_passed, buffer.len()),
+                (Direction::In, true) => (&mut counts.in_copied, buffer.actual()),
+                (Direction::In, false) => (&mut counts.in_passed, buffer.actual()),
             };
             *count += bytes as u64;
         }
