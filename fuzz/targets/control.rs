@@ -1,4 +1,4 @@
 //! Arbitrary bytes as a control message.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| genie_io::channel::wire::fuzzing::message(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| genie_channel::wire::fuzzing::message(bytes));

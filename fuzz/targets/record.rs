@@ -1,4 +1,4 @@
 //! Arbitrary bytes as a ring record: the kind, then the body.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| genie_io::channel::wire::fuzzing::record(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| genie_channel::wire::fuzzing::record(bytes));

@@ -18,8 +18,8 @@ use genie_capi::types::{
     BufferHeader, IO_COPY, IO_EMULATED_COPY, IO_FOREVER, IO_HELD, IO_OUT, Location, NativeLocation,
     ScatterGather,
 };
-use genie_io::channel::directory::Directory;
-use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
+use genie_channel::directory::Directory;
+use genie_channel::{Connect, ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory;
 use genie_io::{Interface, Out};
 use genie_passing::Scheme;

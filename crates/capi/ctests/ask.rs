@@ -6,7 +6,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory};
-use genie::{Failed, In, Interface, Out, ServiceId};
+use genie::{Connect, Failed, In, Interface, Out, ServiceId};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn main() -> Result<(), Box<dyn Error>> {

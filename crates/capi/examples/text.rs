@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
-use genie::{Direction, In, Incoming, Interface, Out, RequestId, Server, ServerError, Service, ServiceId};
+use genie::{
+    Connect, Direction, In, Incoming, Interface, Out, RequestId, Server, ServerError, Service, ServiceId,
+};
 
 const DIGEST: ServiceId = ServiceId(1);
 static SERVICES: [Service; 2] = [

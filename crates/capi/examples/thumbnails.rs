@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
 use genie::{
-    Buffer, In, Incoming, Interface, Out, Pending, RequestId, Scheme, Server, ServerError, ServerHandle,
-    Service, ServiceId,
+    Buffer, Connect, In, Incoming, Interface, Out, Pending, RequestId, Scheme, Server, ServerError,
+    ServerHandle, Service, ServiceId,
 };
 
 /// Red, green, blue and alpha.

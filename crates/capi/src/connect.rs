@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use std::time::Duration;
 
-use genie_io::channel::ConnectOptions;
-use genie_io::channel::directory::Directory;
-use genie_io::{Reconnecting, ServiceId};
+use genie_channel::directory::Directory;
+use genie_channel::{Connect, ConnectOptions, Reconnecting};
+use genie_io::ServiceId;
 
 use crate::failure::{Failure, call};
 use crate::given::{duration, ensure_place, or, set, sized, text};

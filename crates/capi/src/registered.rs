@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use genie_io::channel::{Driven, Listener, ServeOptions};
+use genie_channel::{Driven, Listener, ServeOptions};
 use genie_io::{ClientId, Fragment, Incoming, RequestId, ServerHandle, Service, ServiceId};
 use genie_passing::Preferred;
 use genie_sys::Condvar;

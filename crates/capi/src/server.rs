@@ -5,8 +5,8 @@
 
 use std::ffi::{c_char, c_int};
 
+use genie_channel::ServeOptions;
 use genie_io::Service;
-use genie_io::channel::ServeOptions;
 use genie_passing::Preferred;
 
 use crate::failure::{Failure, call};

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
 
-use genie_io::channel::is_control;
+use genie_channel::is_control;
 
 use crate::failure::Failure;
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use genie::file::File;
-use genie_io::channel::{Listener, ServeOptions};
+use genie_channel::{Listener, ServeOptions};
 use genie_lab::length;
 
 use crate::failure::Failure;

@@ -1,8 +1,8 @@
 //! `genie servers`: which servers run, what they offer, and to whom.
 
+use genie_channel::Status;
+use genie_channel::directory::Directory;
 use genie_io::Error;
-use genie_io::channel::directory::Directory;
-use genie_io::channel::{self, Status};
 use genie_lab::length;
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ struct Facts {
 
 /// Asks all servers for their status.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let servers = channel::servers().map_err(Failure::could_not)?;
+    let servers = genie_channel::servers().map_err(Failure::could_not)?;
     let rows: Vec<Row> = servers
         .into_iter()
         .map(|(name, status)| match status {

@@ -8,7 +8,6 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use comfy_table::ContentArrangement;
-use genie_io::channel;
 
 use crate::failure::Failure;
 use crate::servers::none_runs;
@@ -64,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 fn sample() -> Result<Sample, Failure> {
-    let answers = channel::traffic(PATIENCE).map_err(Failure::could_not)?;
+    let answers = genie_channel::traffic(PATIENCE).map_err(Failure::could_not)?;
     Ok(Sample { at: Instant::now(), answers })
 }
 

@@ -1,6 +1,6 @@
 //! What can go wrong with fbufs, as sentences that say what to do, and as the numbers that C programs get.
 
-use genie_io::channel::directory;
+use genie_channel::directory;
 use genie_sys::Errno;
 
 /// The result of a call of this crate.

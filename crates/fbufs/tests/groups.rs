@@ -5,7 +5,7 @@
 //! lives.
 //! Limits: `GENIE_FBUFS_SOAK_SEED` repeats the choices, but not what the kernel makes of them.
 
-#[path = "../../io/tests/soak/random.rs"]
+#[path = "../../channel/tests/soak/random.rs"]
 #[allow(dead_code, reason = "another soak uses the rest")]
 mod random;
 #[path = "../../sys/tests/seccomp/mod.rs"]

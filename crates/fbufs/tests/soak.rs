@@ -8,7 +8,7 @@
 //! Limits: `GENIE_FBUFS_SOAK_SECONDS` says how long it runs (8); a pool of 32 MiB. `GENIE_FBUFS_SOAK_SEED` repeats the
 //! choices, but not what the kernel makes of them.
 
-#[path = "../../io/tests/soak/random.rs"]
+#[path = "../../channel/tests/soak/random.rs"]
 #[allow(dead_code, reason = "another soak uses the rest")]
 mod random;
 #[path = "soak/worker.rs"]

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use genie::{In, Interface, Out};
+use genie::{Connect, In, Interface, Out};
 
 fn main() -> ExitCode {
     match pass() {

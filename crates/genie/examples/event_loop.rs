@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use genie::{In, Interface, Out, Scheme};
+use genie::{Connect, In, Interface, Out, Scheme};
 use rustix::event::{PollFd, PollFlags, poll};
 
 const LEN: usize = 2 << 20;

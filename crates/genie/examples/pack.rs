@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use genie::channel::{Listener, ServeOptions};
-use genie::{Incoming, Interface, Out, RequestId, Server, ServerError, ServerHandle, Service, file};
+use genie::{Connect, Incoming, Interface, Out, RequestId, Server, ServerError, ServerHandle, Service, file};
 
 struct Pack {
     genie: Interface,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
 use genie::service::{Input, Output};
-use genie::{In, Incoming, Interface, Out, RequestId, Server, ServerError, ServerHandle, Service};
+use genie::{Connect, In, Incoming, Interface, Out, RequestId, Server, ServerError, ServerHandle, Service};
 use genie_sys::machine::{allowed_cpus, pin_thread};
 
 #[genie::service]

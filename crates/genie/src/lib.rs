@@ -37,7 +37,7 @@
 //! - With the feature `service`, the attribute `service` makes a typed client and a typed server of a trait; see the module
 //!   `service`, and `examples/typed.rs`.
 //! - A server is a [`Server`]; `examples/server.rs` is a small one. [`channel::Listener`] serves it to other processes, whose clients
-//!   call [`Interface::connect`].
+//!   call [`Connect::connect`].
 //! - To reply later or from another thread, a server keeps the [`Incoming`]. To use parts of a request in several threads, it calls
 //!   [`Incoming::pin_output`] and [`Incoming::pin_input`].
 //! - A server that keeps something for each client is a [`PerClient`] of servers.
@@ -60,13 +60,14 @@ pub use genie_service::service;
 pub use names::*;
 
 mod names {
+    pub use genie_channel::{Connect, Reconnecting};
     pub use genie_file as file;
     pub use genie_io::servers::memory;
     pub use genie_io::{
         Anticipated, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed, Filled,
         Fragment, In, Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending, PerClient,
-        Reconnecting, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError,
-        ServerHandle, Service, ServiceId, Shared, Stream, Streams,
+        Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError, ServerHandle,
+        Service, ServiceId, Shared, Stream, Streams,
     };
     pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
     pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};
@@ -101,8 +102,8 @@ pub mod prelude {
 
 /// Servers in other processes: listening and connecting.
 pub mod channel {
-    pub use genie_io::channel::directory::Directory;
-    pub use genie_io::channel::{
+    pub use genie_channel::directory::Directory;
+    pub use genie_channel::{
         ClientCounts, ConnectOptions, Counts, Driven, Layout, Listener, Running, ServeOptions, Serving,
         Status, Stopper, Traffic, servers, traffic,
     };

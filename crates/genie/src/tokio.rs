@@ -16,7 +16,7 @@
 //! Replies that come together wake all waiting tasks once.
 //!
 //! ```
-//! # use genie::{Out, channel::{ConnectOptions, Directory, Listener, ServeOptions}, memory};
+//! # use genie::{Connect, Out, channel::{ConnectOptions, Directory, Listener, ServeOptions}, memory};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let scratch = tempfile::tempdir()?;
@@ -54,7 +54,7 @@ use genie_sys::Errno;
 use genie_sys::lock::Mutex;
 
 use crate::channel::{ConnectOptions, Directory};
-use crate::{Error, Failed, Pending, Reconnecting, Reply, Request, ServerHandle};
+use crate::{Connect, Error, Failed, Pending, Reconnecting, Reply, Request, ServerHandle};
 
 /// An interface whose replies are awaited. Share it among tasks by reference or in an [`std::sync::Arc`].
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Interface {
     /// dropped.
     ///
     /// # Errors
-    /// As [`crate::Interface::connect_with`]; [`Error::Aborted`] when the run time is shut down.
+    /// As [`Connect::connect_with`]; [`Error::Aborted`] when the run time is shut down.
     pub async fn connect_with(
         &self,
         directory: &Directory,
@@ -137,12 +137,12 @@ impl Interface {
     /// The same in the run-time directory.
     ///
     /// # Errors
-    /// As [`crate::Interface::connect`]; [`Error::Aborted`] when the run time is shut down.
+    /// As [`Connect::connect`]; [`Error::Aborted`] when the run time is shut down.
     pub async fn connect(&self, server: &str) -> Result<ServerHandle, Error> {
         self.connect_with(&Directory::open()?, server, &ConnectOptions::default()).await
     }
 
-    /// The handle of a server that may go and come again; connects as [`Interface::connect_with`] does, if need be.
+    /// The handle of a server that may go and come again; connects as [`Connect::connect_with`] does, if need be.
     ///
     /// # Errors
     /// As [`Reconnecting::handle`]; [`Error::Aborted`] when the run time is shut down.

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
 use genie::mechanism::{Passing, Protection, Space, Thresholds};
 use genie::{
-    Direction, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
+    Connect, Direction, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service,
+    ServiceId,
 };
 use genie_memory::Usage;
 use genie_sys::lock::{Mutex, MutexGuard};

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
-use genie::{Error, Interface, Out, ServiceId, file};
+use genie::{Connect, Error, Interface, Out, ServiceId, file};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A program that is killed when the test is over.

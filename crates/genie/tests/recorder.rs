@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use genie::Interface;
 use genie::channel::{Directory, Listener, ServeOptions};
 use genie::memory::{self, Memory};
+use genie::{Connect, Interface};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 
 /// Makes a request whenever it is told of something, unless that is such a request.

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
-use genie::{Error, Incoming, Interface, RequestId, Server, Service, ServiceId};
+use genie::{Connect, Error, Incoming, Interface, RequestId, Server, Service, ServiceId};
 use rustix::process::{Pid, Signal, kill_process};
 
 static SERVICES: [Service; 1] = [Service::new("serve", false, false)];

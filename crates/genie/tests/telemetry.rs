@@ -10,7 +10,7 @@ use genie::channel::{Directory, Listener, ServeOptions};
 use genie::mechanism::{Config, Granularity, GranuleKind, Passing};
 use genie::memory::{self, Memory};
 use genie::{
-    Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
+    Connect, Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
 };
 use genie_sys::lock::Mutex;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
 use genie::mechanism::{Config, Costs, Faults, Granularity, GranuleKind, Passing, Space, Thresholds};
 use genie::{
-    Completer, Error, In, Incoming, Interface, Limits, Out, Reconnecting, RequestId, Scheme, Server,
+    Completer, Connect, Error, In, Incoming, Interface, Limits, Out, Reconnecting, RequestId, Scheme, Server,
     ServerHandle, Service, ServiceId, memory,
 };
 use genie_sys::lock::Mutex;

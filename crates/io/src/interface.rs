@@ -15,8 +15,6 @@ use genie_passing::{Passing, Scheme};
 use smallvec::SmallVec;
 
 use crate::carrier::Carrier;
-use crate::channel::directory::Directory;
-use crate::channel::{self, ConnectOptions};
 use crate::client::presence::Presence;
 use crate::contract::Contract;
 use crate::deadline::{Patience, deadline_after};
@@ -135,29 +133,6 @@ impl Interface {
         service: ServiceId,
     ) -> Request<'r, 'o, 'i> {
         Request::new(self, server, service)
-    }
-
-    /// Connects to a server in another process, by its name in the run-time directory.
-    ///
-    /// # Errors
-    /// There is no such server, it refuses, or there is no memory for its pool.
-    pub fn connect(&self, server: &str) -> Result<ServerHandle, Error> {
-        self.connect_with(&Directory::open()?, server, &ConnectOptions::default())
-    }
-
-    /// The same as [`Interface::connect`], with a directory and options.
-    ///
-    /// # Errors
-    /// As [`Interface::connect`].
-    pub fn connect_with(
-        &self,
-        directory: &Directory,
-        server: &str,
-        options: &ConnectOptions,
-    ) -> Result<ServerHandle, Error> {
-        self.ensure_own()?;
-        let spin = self.0.passing.costs().spin();
-        self.attach(channel::connect(self.space(), directory, server, spin, options)?)
     }
 
     /// Makes the server reachable to which `carrier` takes the requests of this interface. From now on this interface's waiting, its

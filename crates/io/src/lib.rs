@@ -9,7 +9,6 @@
 
 mod buffer_ring;
 pub mod carrier;
-pub mod channel;
 mod client;
 mod completions;
 mod contract;
@@ -23,7 +22,6 @@ mod limits;
 mod loop_waker;
 mod name;
 mod panics;
-mod reconnecting;
 mod reply;
 mod request;
 mod server;
@@ -45,7 +43,6 @@ pub use incoming::pin::{InputPin, OutputPin};
 pub use incoming::{Anticipated, Filled, Incoming};
 pub use interface::Interface;
 pub use limits::Limits;
-pub use reconnecting::Reconnecting;
 pub use reply::{Reply, ReplyBuffer, ReplyElement, Returned};
 pub use request::Request;
 pub use request::element::{Element, In, Out, Shared};

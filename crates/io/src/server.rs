@@ -16,8 +16,8 @@ use crate::{ClientId, Completer, Incoming, RequestId, Service, ServiceId};
 ///
 /// A server in its client's process works in the client's thread, as a kernel-level server does. For clients in other
 /// processes, threads of Genie's do the work: one client's requests are served one after the other, in their order, unless
-/// [`ServeOptions::threads`](crate::channel::ServeOptions::threads) is raised, and a request that takes long keeps no other client
-/// waiting ([`ServeOptions::most_threads`](crate::channel::ServeOptions::most_threads)). A server may also keep a request and
+/// `channel::ServeOptions::threads` is raised, and a request that takes long keeps no other client
+/// waiting (`channel::ServeOptions::most_threads`). A server may also keep a request and
 /// reply later, from any thread. [`PerClient`](crate::PerClient) gives each client a server of its own.
 ///
 /// ```

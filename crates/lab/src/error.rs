@@ -29,7 +29,7 @@ pub enum Error {
     Request(#[from] genie::Error),
     /// The folder that holds servers' names could not be used.
     #[error(transparent)]
-    Names(#[from] genie_io::channel::directory::Error),
+    Names(#[from] genie_channel::directory::Error),
     /// A file or folder could not be used.
     #[error("{} {what}: {source}", path.display())]
     File {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions, Serving};
 use genie::mechanism::GranuleKind;
-use genie::{Interface, ServerHandle, memory};
+use genie::{Connect, Interface, ServerHandle, memory};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
-use genie::{Error, In, Interface, Out, Pending, ServerHandle};
+use genie::{Connect, Error, In, Interface, Out, Pending, ServerHandle};
 use genie_lab::device::{DISCARD, Loop, PACE, RECEIVE, Rate, TRANSMIT, argument};
 use genie_lab::interface::Granule;
 

@@ -20,7 +20,7 @@ pub(crate) fn of(service: &Service) -> TokenStream {
 
         #[allow(dead_code, reason = "a program may be a server alone, or not call all methods")]
         impl #client {
-            /// Connects to a server in another process, as `genie::Interface::connect` does.
+            /// Connects to a server in another process, as `genie::Connect::connect` does.
             ///
             /// # Errors
             /// There is no such server, or it has no method of this client's.
@@ -28,7 +28,7 @@ pub(crate) fn of(service: &Service) -> TokenStream {
                 genie: &::genie::service::generated::Interface,
                 server: &str,
             ) -> ::core::result::Result<Self, ::genie::service::Error> {
-                Self::new(genie, genie.connect(server)?)
+                Self::new(genie, ::genie::Connect::connect(genie, server)?)
             }
 
             /// A client of a server in this process or another one.

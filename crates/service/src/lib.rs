@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use genie::service::{Error, Input, Output};
-//! use genie::{Interface, ServerHandle};
+//! use genie::{Connect, Interface, ServerHandle};
 //! use serde::{Deserialize, Serialize};
 //!
 //! /// What both sides know. Other crates get it by depending on the crate that has it.

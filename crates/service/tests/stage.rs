@@ -3,7 +3,7 @@
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
 use genie::mechanism::{Config, Costs, Granularity, GranuleKind, Passing, Space, Thresholds};
 use genie::service::{Input, Output};
-use genie::{Buffer, Incoming, Interface, Limits, Migrant, Server, ServerHandle};
+use genie::{Buffer, Connect, Incoming, Interface, Limits, Migrant, Server, ServerHandle};
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use genie_channel::{Answer, ClientCounts, Counts, Status, Traffic};
 use genie_io::Error;
-use genie_io::channel::{Answer, ClientCounts, Counts, Status, Traffic};
 use serde::Serialize;
 
 use crate::servers::saturating_sum;
@@ -143,7 +143,7 @@ fn server(
 
 #[cfg(test)]
 mod tests {
-    use genie_io::channel::{ClientStatus, Limits};
+    use genie_channel::{ClientStatus, Limits};
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use genie::channel;
 use genie::file::{File, is_file_server};
-use genie::{Error, Interface, ServerHandle};
+use genie::{Connect, Error, Interface, ServerHandle};
 
 use crate::failure::Failure;
 

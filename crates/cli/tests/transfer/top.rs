@@ -7,7 +7,7 @@ use genie::channel::Directory;
 use genie::file;
 use genie::mechanism::Passing;
 use genie::{In, Interface, Limits, Out, ServerHandle};
-use genie_io::channel::ConnectOptions;
+use genie_channel::{Connect, ConnectOptions};
 use genie_memory::{Granularity, GranuleKind, Space};
 use genie_passing::Costs;
 use serde_json::{Value, json};

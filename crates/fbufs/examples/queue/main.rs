@@ -3,7 +3,7 @@
 
 mod queue;
 
-use genie_io::channel::{Listener, ServeOptions};
+use genie_channel::{Listener, ServeOptions};
 use queue::Queue;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use genie_io::channel::directory::Claim;
+use genie_channel::Connect;
+use genie_channel::directory::Claim;
 use rustix::fs::OFlags;
 
 use crate::c::failure::{Failure, call, text};

@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use genie_channel::directory::Claim;
 use genie_io::Interface;
-use genie_io::channel::directory::Claim;
 use genie_sys::PerProcess;
 use genie_sys::event::Event;
 use genie_sys::lock::{Mutex, RwLock};

@@ -275,7 +275,7 @@ fn a_client_waits_for_a_listener_and_until_it_accepts_but_no_longer_than_it_says
         std::thread::sleep(Duration::from_millis(30));
         // The path of a process that is gone is waited at, too.
         drop(genie_sys::socket::Listener::bind(&path).unwrap());
-        let claim = genie_io::channel::directory::Claim::at(&path).unwrap();
+        let claim = genie_channel::directory::Claim::at(&path).unwrap();
         genie_sys::poll::readable(claim.listener(), None).unwrap();
         let channel = pool.accept(claim.listener()).unwrap().unwrap();
         let client = client.join().unwrap();

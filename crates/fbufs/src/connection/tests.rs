@@ -5,8 +5,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use genie_io::channel::directory::Directory;
-use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
+use genie_channel::directory::Directory;
+use genie_channel::{Connect, ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory::Memory;
 use genie_io::{Interface, ServerHandle};
 use genie_passing::{Reason, Scheme};

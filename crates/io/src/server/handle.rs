@@ -99,8 +99,8 @@ impl ServerHandle {
     }
 
     /// Whether the server shares no memory with this client, since one of them does not trust the other: the kernel copies all data
-    /// between them ([`ConnectOptions::untrusted`](crate::channel::ConnectOptions::untrusted),
-    /// [`ServeOptions::untrusted`](crate::channel::ServeOptions::untrusted)).
+    /// between them (`channel::ConnectOptions::untrusted`,
+    /// `channel::ServeOptions::untrusted`).
     pub fn is_untrusted(&self) -> bool {
         self.carrier().is_some_and(|carrier| carrier.is_untrusted())
     }

@@ -1,7 +1,7 @@
 //! A client, which is a sender or a receiver: its interface, its way to the device, and the memory whose data it passes.
 
 use genie::channel::{ConnectOptions, Directory};
-use genie::{Failed, Interface, Out, Pending, Reply, Scheme, ServerHandle};
+use genie::{Connect, Failed, Interface, Out, Pending, Reply, Scheme, ServerHandle};
 use genie_passing::Recorder;
 use genie_sys::machine;
 

@@ -4,8 +4,8 @@
 //! has requests pending, it hands the CPU over between looks; otherwise it sleeps until a client wakes it. So control goes
 //! to and from the server by a switch between processes, as on the papers' machines, and not by spinning.
 
-use genie::Completer;
 use genie::channel::{ConnectOptions, Directory, Driven, Listener};
+use genie::{Completer, Connect};
 use genie_sys::machine;
 use rustix::event::{PollFd, PollFlags, poll};
 

@@ -1,0 +1,191 @@
+//! Servers whose code forks and returns in both processes.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use genie_channel::directory::Directory;
+use genie_io::{Completer, Error, Incoming, Pending, RequestId, Server, ServerHandle, Service, ServiceId};
+use genie_sys::lock::Mutex;
+use genie_sys::poll;
+use genie_sys::socket::Socket;
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+
+use super::{Fixture, PATIENCE, in_child, interface};
+
+/// A server whose code forks, and returns in both processes.
+#[derive(Clone, Default)]
+struct Forking(Arc<Mutex<Option<Pid>>>);
+
+impl Server for Forking {
+    fn name(&self) -> &str {
+        "forking"
+    }
+
+    fn services(&self) -> &[Service] {
+        static SERVICES: [Service; 2] = [Service::new("fork", true, true), Service::new("pass", true, true)];
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        if request.service() == ServiceId(0) {
+            // SAFETY: the child goes on with what Genie does in it, which takes no lock of another thread's: that is the claim.
+            let pid = unsafe { libc::fork() };
+            if let Some(child) = Pid::from_raw(pid) {
+                *self.0.lock() = Some(child);
+            }
+        }
+        request.reply(Ok(()));
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// A server whose code forks, in the thread of its client, and returns in both processes.
+#[derive(Clone, Default)]
+struct ForkingHere(Arc<Here>);
+
+#[derive(Default)]
+struct Here {
+    kept: Mutex<Vec<Incoming>>,
+    child: Mutex<Option<Pid>>,
+    has_waited: AtomicBool,
+}
+
+/// Forks when it takes the request, and when it waits.
+const IN_REQUEST: ServiceId = ServiceId(0);
+const IN_WAIT: ServiceId = ServiceId(1);
+
+impl ForkingHere {
+    fn fork(&self) {
+        // SAFETY: this process has one thread; the child goes on with what Genie does in it, and ends.
+        *self.0.child.lock() = Pid::from_raw(unsafe { libc::fork() });
+    }
+}
+
+impl Server for ForkingHere {
+    fn name(&self) -> &str {
+        "forking here"
+    }
+
+    fn services(&self) -> &[Service] {
+        static SERVICES: [Service; 2] =
+            [Service::new("in request", true, true), Service::new("in wait", true, true)];
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        if request.service() == IN_REQUEST {
+            self.fork();
+        }
+        self.0.kept.lock().push(request);
+    }
+
+    fn abort(&self, _request: RequestId) {}
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for ForkingHere {
+    fn collect(&self) -> usize {
+        if !self.0.has_waited.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let kept = std::mem::take(&mut *self.0.kept.lock());
+        kept.into_iter().map(|request| request.reply(Ok(()))).count()
+    }
+
+    fn wait(&self, _longest: Duration) {
+        let is_first = !self.0.has_waited.swap(true, Ordering::Relaxed);
+        if is_first && self.0.kept.lock()[0].service() == IN_WAIT {
+            self.fork();
+        }
+    }
+}
+
+/// Waits for a child, at most for half of [`PATIENCE`]; returns whether it has ended well.
+fn ends_well(child: Pid) -> bool {
+    let deadline = Instant::now() + PATIENCE / 2;
+    loop {
+        match waitpid(Some(child), WaitOptions::NOHANG).expect("a child") {
+            Some((_, status)) => return status.exit_status() == Some(0),
+            None if Instant::now() > deadline => {
+                let _ = rustix::process::kill_process(child, Signal::KILL);
+                return false;
+            }
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// In a child that a server's code had forked in its client's thread, the client waited for ever: the reply comes to the parent.
+#[test]
+#[cfg_attr(sanitized, ignore = "ThreadSanitizer allows no new thread in the child of a process with several")]
+fn a_child_forked_while_its_client_waits_gets_an_error() {
+    for (service, is_sent) in [(IN_REQUEST, true), (IN_REQUEST, false), (IN_WAIT, true), (IN_WAIT, false)] {
+        in_child(|| {
+            let forking = ForkingHere::default();
+            let (interface, server) = (interface(), ServerHandle::new(forking.clone()));
+            let request = interface.request(&server, service);
+            let replied = if is_sent { request.send() } else { request.submit().and_then(Pending::sync) };
+            let child = *forking.0.child.lock();
+            let Some(child) = child else {
+                let is_refused = matches!(replied, Err(failed) if failed.error == Error::Inherited);
+                std::process::exit(if is_refused { 0 } else { 1 });
+            };
+            match (replied, ends_well(child)) {
+                (Ok(_), true) => Ok(()),
+                (Err(_), _) => Err(1),
+                (_, false) => Err(2),
+            }
+        });
+    }
+}
+
+/// The child took requests off the clients' rings beside its parent, or slept for ever with their sockets open: clients of a
+/// server that had died were not told.
+#[test]
+fn a_child_that_returns_from_its_servers_code_ends() {
+    let forking = Forking::default();
+    let fixture = Fixture::serve(forking.clone());
+    fixture.interface.request(&fixture.server, ServiceId(0)).send().expect("the parent's reply");
+    let child = forking.0.lock().take().expect("a child");
+    let deadline = Instant::now() + PATIENCE;
+    let ended = || waitpid(Some(child), WaitOptions::NOHANG).expect("a child").is_some();
+    while !ended() {
+        if Instant::now() > deadline {
+            let _ = rustix::process::kill_process(child, Signal::KILL);
+            panic!("the child goes on");
+        }
+        fixture.interface.request(&fixture.server, ServiceId(1)).send().expect("the parent serves");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    fixture.interface.request(&fixture.server, ServiceId(1)).send().expect("the parent serves");
+}
+
+/// Sends a server the end of a pipe, which it has a thread close; returns whether that happens.
+fn closes_a_pipe(directory: &Directory) -> bool {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let socket = Socket::connect(&directory.socket_path("server").expect("a name")).expect("a connection");
+    socket.send(b"nothing", &[reader.as_fd()]).expect("a server that listens");
+    drop(reader);
+    // The server hands it to that thread, and then answers.
+    let becomes_ready =
+        |descriptor: BorrowedFd<'_>| poll::readable(descriptor, Some(PATIENCE / 2)).expect("a look");
+    assert!(becomes_ready(socket.as_fd()), "no answer");
+    // The kernel tells of an error when nobody can read any more.
+    becomes_ready(writer.as_fd())
+}
+
+/// A child's server must not leave what is to be closed to its parent's thread: the child does not have it.
+#[test]
+#[cfg_attr(sanitized, ignore = "ThreadSanitizer allows no new thread in the child of a process with several")]
+fn a_childs_server_closes_unwanted_descriptors_by_a_thread_of_its_own() {
+    let fixture = Fixture::open();
+    assert!(closes_a_pipe(&fixture.directory));
+    in_child(|| if closes_a_pipe(&Fixture::open().directory) { Ok(()) } else { Err(1) });
+    fixture.is_unharmed();
+}

@@ -1,0 +1,130 @@
+//! Blocking: a thread sleeps until its reply is there.
+
+use std::time::{Duration, Instant};
+
+use genie_channel::ServeOptions;
+use genie_io::servers::memory::NULL;
+use genie_io::{Error, ServerHandle};
+
+use super::fixture::{ASK, FOR_EVER, Fixture, Random, Slow, assert_idle, interface, memory, options};
+
+/// A thread that is not woken looks again after this long at the earliest; that hides a lost wake-up, but not its delay.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+#[test]
+fn wake_ups_are_not_lost_however_the_two_sides_meet() {
+    const REQUESTS: u64 = 100_000;
+    let fixture = Fixture::new();
+    let no_spinning = ServeOptions { spin: Duration::ZERO, ..options() };
+    let _running = fixture.bind("slow", Slow::new(1), no_spinning).start().unwrap();
+    let interface = interface();
+    let server = fixture.connect(&interface, "slow");
+    let mut random = Random::new(2);
+    let mut overslept = 0;
+    for _ in 0..REQUESTS {
+        random.pause(15);
+        let start = Instant::now();
+        interface.request(&server, ASK).send().unwrap();
+        overslept += u64::from(start.elapsed() >= LONGEST_SLEEP);
+    }
+    // A machine with other work to do holds a process up now and then; a race would show far more often.
+    assert!(
+        overslept < REQUESTS / 1_000,
+        "{overslept} of {REQUESTS} requests took {LONGEST_SLEEP:?} and more"
+    );
+}
+
+#[test]
+fn threads_of_one_client_take_replies_for_each_other() {
+    const REQUESTS: u64 = 3_000;
+    let fixture = Fixture::new();
+    let _running = fixture
+        .bind("slow", Slow::new(3), ServeOptions { spin: Duration::ZERO, ..options() })
+        .start()
+        .unwrap();
+    let interface = interface();
+    let server = fixture.connect(&interface, "slow");
+    let overslept: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|seed| {
+                let (interface, server) = (&interface, &server);
+                scope.spawn(move || {
+                    let mut random = Random::new(4 + seed);
+                    let ask = |_| {
+                        random.pause(20);
+                        let start = Instant::now();
+                        interface.request(server, ASK).send().unwrap();
+                        u64::from(start.elapsed() >= LONGEST_SLEEP)
+                    };
+                    (0..REQUESTS).map(ask).sum::<u64>()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(overslept < 4 * REQUESTS / 100, "{overslept} requests took {LONGEST_SLEEP:?} and more");
+    assert_idle(&interface);
+}
+
+#[test]
+fn a_flush_returns_when_the_last_of_256_requests_is_done() {
+    let (fixture, keeper, _running) = Fixture::with_keeper();
+    let interface = interface();
+    let server = fixture.connect(&interface, "keeper");
+    let ask = || interface.request(&server, ASK).submit();
+    let pending: Vec<_> = (0..256).map(|_| ask().unwrap()).collect();
+    let refused = ask().unwrap_err().error;
+    assert_eq!(refused, Error::TooMany { pending: 256, limit: 256 });
+    assert!(!interface.flush(&server, Duration::from_millis(10)), "nothing has been replied to");
+    let mut kept = keeper.take(256);
+    let last = kept.pop();
+    kept.into_iter().for_each(|request| request.reply(Ok(())));
+    assert!(!interface.flush(&server, Duration::from_millis(10)), "one request is left");
+    drop(last);
+    assert!(interface.flush(&server, FOR_EVER));
+    let outcomes: Vec<_> = pending.into_iter().map(|pending| pending.sync()).collect();
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 255);
+    ask().unwrap().abort().unwrap_err();
+    assert_idle(&interface);
+}
+
+#[test]
+fn a_channel_that_is_let_go_takes_its_pending_requests_along() {
+    let (fixture, keeper, _running) = Fixture::with_keeper();
+    let interface = interface();
+    let buffer = interface.allocate(50_000).unwrap();
+    let server = fixture.connect(&interface, "keeper");
+    for _ in 0..8 {
+        drop(interface.request(&server, ASK).out(genie_io::Out::emulated_copy(&buffer)).submit().unwrap());
+    }
+    let kept = keeper.take(8);
+    drop(server);
+    assert!(interface.pending_bytes() > 0, "the server still has the memory");
+    drop(kept);
+    let start = Instant::now();
+    while interface.pending_bytes() > 0 {
+        assert!(start.elapsed() < FOR_EVER, "the memory comes back when the server has let it go");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(buffer);
+    assert_idle(&interface);
+}
+
+#[test]
+fn interfaces_of_one_process_are_clients_of_their_own() {
+    let fixture = Fixture::new();
+    let running = fixture.serve("memory", memory());
+    let (one, other) = (interface(), interface());
+    let (server, same) = (fixture.connect(&one, "memory"), fixture.connect(&other, "memory"));
+    super::fixture::await_clients(&running, 2);
+    for round in 0..50 {
+        super::fixture::store_and_fetch(&one, &server, 1, round);
+        super::fixture::store_and_fetch(&other, &same, 2, round);
+    }
+    let here = ServerHandle::new(memory());
+    one.request(&here, NULL).send().unwrap();
+    drop(server);
+    super::fixture::store_and_fetch(&other, &same, 2, 50);
+    assert_idle(&one);
+    assert_idle(&other);
+}
