@@ -11,6 +11,7 @@ mod filling;
 mod limits;
 mod replacement;
 mod room;
+mod supplied;
 mod threads;
 mod time;
 

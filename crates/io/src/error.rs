@@ -183,6 +183,27 @@ pub enum Error {
         /// Whether the request has a buffer of this number, of the other direction.
         is_other: bool,
     },
+    /// An element was named that the buffer does not have.
+    #[error("buffer {buffer} of the request has no element {element}; it has {count}, numbered from 0")]
+    NoSuchElement {
+        /// The buffer's index.
+        buffer: usize,
+        /// The element's index.
+        element: usize,
+        /// How many elements the buffer has.
+        count: usize,
+    },
+    /// A server was to overlay an element of an input, or to link a device's data to it, and has memory for that element already.
+    #[error(
+        "element {element} of buffer {buffer} was made ready, overlaid, linked or forwarded before; a server overlays or links an \
+         element in place of all else, and once"
+    )]
+    ReadyAlready {
+        /// The buffer's index.
+        buffer: usize,
+        /// The element's index.
+        element: usize,
+    },
     /// No process serves under this name: it was never started, or has gone. Nothing was asked of it.
     #[error("no server {server}: {why}")]
     NoServer {
@@ -372,6 +393,8 @@ impl Error {
                     | Self::HardLimit { .. }
                     | Self::ArgumentTooLong { .. }
                     | Self::NoSuchBuffer { .. }
+                    | Self::NoSuchElement { .. }
+                    | Self::ReadyAlready { .. }
                     | Self::Unmapped { .. }
                     | Self::Elsewhere { .. }
                     | Self::Unforwardable { .. }

@@ -329,10 +329,9 @@ impl Incoming {
     /// making that element ready. [`Incoming::set_actual`] still has to say how many bytes came.
     ///
     /// # Errors
-    /// There is no such input buffer or element.
-    ///
-    /// # Panics
-    /// When the element is ready already.
+    /// There is no such input buffer or element ([`Error::NoSuchBuffer`], [`Error::NoSuchElement`]).
+    /// [`Error::ReadyAlready`]: the element was made ready, overlaid, linked to outboard memory or forwarded before, and stays as it
+    /// was; the overlay buffer goes back to its pool.
     pub fn overlay(&mut self, index: usize, element: usize, overlay: Overlay) -> Result<(), Error> {
         self.supply(index, element, Supply::Overlay(overlay))
     }
@@ -341,10 +340,7 @@ impl Incoming {
     /// ready. [`Incoming::set_actual`] still has to say how many bytes came.
     ///
     /// # Errors
-    /// There is no such input buffer or element, no memory for a host buffer, or the device's transfer failed.
-    ///
-    /// # Panics
-    /// When the element is ready already.
+    /// As [`Incoming::overlay`]; no memory for a host buffer, or the device's transfer failed.
     pub fn outboard(
         &mut self,
         index: usize,
@@ -355,13 +351,16 @@ impl Incoming {
     }
 
     fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
-        self.buffer(index, Direction::In)?;
-        let transfer = self.work_mut().supplied(index, element);
-        match transfer.ok_or_else(|| missing(index, Direction::In, false))? {
+        let elements = &self.buffer(index, Direction::In)?.elements;
+        let (buffer, count) = (index, elements.len());
+        let supplied = elements.get(element).ok_or(Error::NoSuchElement { buffer, element, count })?;
+        if supplied.is_ready() {
+            return Err(Error::ReadyAlready { buffer, element });
+        }
+        match self.work_mut().supplied(index, element) {
             Transfer::Located(located) => located.supply(supply),
             Transfer::In(input) => supply.put_in(input)?,
-            Transfer::Forwarded(input) => input.supply_own(supply)?,
-            Transfer::Out(_) | Transfer::Carried(_) | Transfer::None(_) => {}
+            Transfer::Out(_) | Transfer::Forwarded(_) | Transfer::Carried(_) | Transfer::None(_) => {}
         }
         self.work_mut().buffers[index].owe();
         Ok(())

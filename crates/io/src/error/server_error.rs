@@ -46,7 +46,7 @@ impl From<Error> for ServerError {
     fn from(error: Error) -> Self {
         let code = match &error {
             // The server's own mistake.
-            Error::Unmapped { .. } => 0,
+            Error::Unmapped { .. } | Error::ReadyAlready { .. } => 0,
             Error::Server(error) => error.code,
             Error::ArgumentTooLong { .. } | Error::Gone { .. } | Error::TimedOut { .. } | Error::Aborted => {
                 error.errno()

@@ -200,6 +200,17 @@ impl WorkElement {
         !self.holds_buffer() && self.is_native_input()
     }
 
+    /// Whether a server has had memory for an input, has said where its data is, or has another server bring the data.
+    pub(crate) fn is_ready(&self) -> bool {
+        match &self.transfer {
+            Transfer::In(input) => input.is_ready(),
+            Transfer::Forwarded(_) => true,
+            Transfer::Located(located) => located.is_ready(),
+            Transfer::Carried(carried) => carried.is_ready(),
+            Transfer::Out(_) | Transfer::None(_) => false,
+        }
+    }
+
     /// Makes an input ready.
     pub(crate) fn make_ready(&mut self) -> Result<(), Error> {
         match &mut self.transfer {

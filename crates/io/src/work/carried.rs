@@ -320,13 +320,13 @@ impl Work {
     }
 
     /// The transfer of an input whose data its server has elsewhere.
-    pub(crate) fn supplied(&mut self, index: usize, element: usize) -> Option<&mut Transfer> {
-        let transfer = &mut self.buffers[index].elements.get_mut(element)?.transfer;
+    pub(crate) fn supplied(&mut self, index: usize, element: usize) -> &mut Transfer {
+        let transfer = &mut self.buffers[index].elements[element].transfer;
         if let Transfer::Carried(carried) = transfer {
             *transfer = Transfer::Located(carried.supplied(&self.store));
             self.has_wrapped = true;
         }
-        Some(transfer)
+        transfer
     }
 
     /// Enters what the reply carries of inputs, after it was entered how much was passed ([`WorkBuffer::set_actual`]).

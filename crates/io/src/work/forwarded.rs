@@ -158,17 +158,6 @@ impl ForwardedInput {
         Ok(None)
     }
 
-    /// The same for data that the contractor itself has elsewhere.
-    ///
-    /// # Panics
-    /// When a server has memory already, as for an input that was not forwarded.
-    pub(crate) fn supply_own(&self, supply: Supply) -> Result<(), Error> {
-        let len = self.len.min(supply.len());
-        let refused = self.supply(supply, len)?;
-        assert!(refused.is_none(), "an input is made ready, overlaid or linked to outboard memory");
-        Ok(())
-    }
-
     /// Takes the element from all requests that share it.
     pub(crate) fn take(&self) -> Option<Box<Input>> {
         let mut state = self.state.lock();

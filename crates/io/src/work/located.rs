@@ -33,8 +33,8 @@ pub struct Located {
     /// The data, as far as it is mapped.
     segments: Segments,
     len: usize,
-    /// For an input: how many bytes its server has had memory for.
-    ready: usize,
+    /// For an input: how many bytes its server has had memory for; none before it asked for memory, or said where the data is.
+    ready: Option<usize>,
     receipt: Receipt,
     /// The buffer of data that the kernel copies from and to another process.
     private: Option<Box<PrivateBuffer>>,
@@ -118,7 +118,7 @@ impl Located {
                 segments,
                 mapped: SmallVec::new(),
                 len,
-                ready: 0,
+                ready: None,
                 receipt,
                 private: None,
                 shown: ShownCopies::new(),
@@ -131,7 +131,7 @@ impl Located {
     pub(crate) fn end(mut self: Box<Self>) {
         self.mapped.clear();
         self.known = Known::Named(Named::new());
-        self.ready = 0;
+        self.ready = None;
         (self.private, self.supply) = (None, None);
         self.shown.clear();
         if self.mapped.capacity().max(self.segments.capacity()) > MOST_KEPT {
@@ -193,7 +193,7 @@ impl Located {
         {
             self.segments = input.ready()?;
         }
-        self.ready = self.len;
+        self.ready = Some(self.len);
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl Located {
     pub(crate) fn forward(&mut self) -> Result<Option<Arc<ForwardedInput>>, Error> {
         let Some(input) = self.forwarded().cloned() else { return Ok(None) };
         self.settle()?;
-        self.ready = self.len;
+        self.ready = Some(self.len);
         Ok(Some(input))
     }
 
@@ -229,10 +229,16 @@ impl Located {
 
     /// Whether `actual` bytes of an input can have been passed: no more than the server ever had memory for.
     pub(crate) fn check(&self, actual: usize) -> Result<(), Error> {
-        match actual > self.ready {
-            true => Err(genie_passing::Error::TooLong { actual, len: self.ready }.into()),
+        let len = self.ready.unwrap_or(0);
+        match actual > len {
+            true => Err(genie_passing::Error::TooLong { actual, len }.into()),
             false => Ok(()),
         }
+    }
+
+    /// Whether its server has had memory for an input, or has said where the data is.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.is_some()
     }
 
     /// The contract of the request of which this data is a part, if it is a fragment.
@@ -323,7 +329,7 @@ impl Located {
 
     /// Has the data come from `supply` when the request succeeds.
     pub(crate) fn supply(&mut self, supply: Supply) {
-        self.ready = self.len.min(supply.len());
+        self.ready = Some(self.len.min(supply.len()));
         self.supply = Some(Box::new(supply));
     }
 
