@@ -19,6 +19,7 @@ SAME(struct io_buffer_header, 72, totalp, 64);
 SAME(struct io_thresholds, 32, input_run, 24);
 SAME(struct io_options, 80, flags, 72);
 SAME(struct io_connect_options, 64, flags, 60);
+SAME(struct io_layout, 40, changes, 32);
 SAME(struct io_service_mapping, 32, preferred_length, 24);
 SAME(struct io_server_buffer, 32, segv, 24);
 SAME(struct io_message, 80, bufv, 72);

@@ -9,6 +9,7 @@
 static void names_nothing(int error, io_interface_t interface, io_server_t server, io_request_t request) {
     struct io_thresholds thresholds;
     struct io_message message;
+    struct io_layout layout = {0};
     io_server_t found;
     FAILS(error, io_get_thresholds(interface, &thresholds));
     FAILS(error, io_set_thresholds(interface, NULL));
@@ -30,7 +31,9 @@ static void names_nothing(int error, io_interface_t interface, io_server_t serve
     FAILS(error, io_disconnect(server));
     FAILS(error, io_is_gone(server));
     FAILS(error, io_service(server, "store"));
-    FAILS(error, io_preferred(server, STORE, NULL, NULL));
+    FAILS(error, io_preferred(server, STORE, NULL, 0, &layout));
+    FAILS(error, io_layout_is_stale(server, &layout));
+    FAILS(error, io_server_prefer(server, STORE, &layout));
     FAILS(error, io_request(server, RELEASE, 0, NULL, IO_FOREVER, NULL));
     FAILS(error, io_flush(server, 0));
     FAILS(error, io_server_unregister(server));
@@ -242,6 +245,14 @@ int main(void) {
     bufv[0] = native(&out, IO_OUT, IO_FRAGMENT, NULL, 10);
     out.element.location.fragment = (struct io_fragment_location){.server = server, .request = 99};
     FAILS(EBADF, io_request(server, STORE, 1, bufv, IO_FOREVER, NULL));
+
+    /* Layouts for nobody. */
+    struct io_layout layout = {.length = 1};
+    FAILS(EINVAL, io_preferred(server, 99, NULL, 0, &layout));
+    FAILS(EINVAL, io_preferred(server, STORE, NULL, 0, NULL));
+    FAILS(EFAULT, io_preferred(server, STORE, NULL, 1, &layout));
+    FAILS(EINVAL, io_layout_is_stale(server, NULL));
+    FAILS(EINVAL, io_server_prefer(server, 99, &layout));
 
     /* Servers that are registered wrongly, replies to nothing. */
     io_server_t other;

@@ -151,6 +151,27 @@ static void forwarded_input(void) {
     keeper_end(&keeper, thread);
 }
 
+/* A server that prefers a layout, and then another one. */
+static void layouts(void) {
+    static const struct io_service_mapping pooled[] = {
+        {.name = "pooled", .flags = IO_WRITE, .preferred_offset = 100, .preferred_length = 8192},
+        {.name = "any", .flags = IO_WRITE}};
+    io_server_t server;
+    OK(io_server_register(NULL, 2, pooled, 0, &server));
+    struct io_layout layout, another;
+    CHECK(io_preferred(server, 1, "port", 4, &another) == 0 && another.length == 0);
+    CHECK(io_preferred(server, 0, "port", 4, &layout) == 1);
+    CHECK(layout.offset == 100 && layout.length == 8192 && layout.header_length == 0 && layout.trailer_length == 0);
+    CHECK(io_layout_is_stale(server, &layout) == 0);
+    OK(io_server_prefer(server, 0, &(struct io_layout){.offset = 20, .length = 1460, .header_length = 14, .trailer_length = 4}));
+    CHECK(io_layout_is_stale(server, &layout) == 1 && io_layout_is_stale(server, &another) == 1);
+    CHECK(io_preferred(server, 0, "port", 4, &layout) == 1 && io_layout_is_stale(server, &layout) == 0);
+    CHECK(layout.offset == 20 && layout.length == 1460 && layout.header_length == 14 && layout.trailer_length == 4);
+    OK(io_server_prefer(server, 0, NULL));
+    CHECK(io_preferred(server, 0, NULL, 0, &layout) == 0);
+    OK(io_server_unregister(server));
+}
+
 /* A reply that is refused leaves nothing behind, and a request that is held outlives its server. */
 static void held(void) {
     io_server_t server;
@@ -337,6 +358,7 @@ int main(void) {
     loops();
     subcontracts();
     forwarded_input();
+    layouts();
     held();
     crowds();
     if (!is_brief()) /* valgrind has too few addresses for so many */

@@ -149,6 +149,22 @@ struct io_connect_options {
     uint32_t flags;
 };
 
+// How a server wants a client to lay out input buffers: header_length bytes, then length bytes of data that begin offset bytes into a
+// granule, then trailer_length bytes, and so on for as much as is to come. Allocate buffers for the data by io_allocate_at, and give
+// headers and trailers elements of their own.
+struct io_layout {
+    // Where the data begins in its first granule.
+    size_t offset;
+    // How many bytes of data come at once.
+    size_t length;
+    // How many bytes come in front of the data each time; 0 where the server takes headers off.
+    size_t header_length;
+    // How many bytes come behind the data each time, in the same way.
+    size_t trailer_length;
+    // How often the server had changed its layouts, for io_layout_is_stale.
+    uint64_t changes;
+};
+
 // Where a native element's data is.
 struct io_native_location {
     // The first byte: in a buffer of io_allocate if copying is to be avoided, or anywhere.
@@ -502,16 +518,27 @@ int io_is_gone(io_server_t server);
 // Pointers: name is a string.
 int io_service(io_server_t server, const char *name);
 
-// How a service wants clients to lay out input buffers: data begins *offsetp bytes into a granule, and *lengthp bytes come at once.
-// Allocate such buffers by io_allocate_at. Returns 1, or 0 if the layout makes no difference.
+// Asks a server how an interface's input buffers should be laid out for requests of a service with this argument; stores the answer in
+// *layoutp. Data passes as well, only more slowly, into buffers of another layout. Ask when you are about to lay out a buffer, and keep
+// the answer until io_layout_is_stale: each question is a message to another process, and one back. The numbers are the server's word:
+// check them before you allocate so much. Returns 1, or 0 if the layout makes no difference.
 //
-// Errors: EBADF, ECHILD.
+// Errors: EBADF, ECHILD, EINVAL (there is no such service, layoutp is NULL, or the argument is longer than 32 KiB and the server is in
+// another process), EHOSTDOWN (the server does not answer within 5 s), ECONNRESET or EPIPE (it is gone).
 //
-// Pointers: the pointers are valid or NULL.
+// Pointers: so many bytes of argument are there as argument_length says; layoutp is valid.
 int io_preferred(io_server_t server,
                  uint32_t service,
-                 size_t *offsetp,
-                 size_t *lengthp);
+                 const void *argument,
+                 size_t argument_length,
+                 struct io_layout *layoutp);
+
+// Whether a server may want another layout by now than it wanted when it was asked: 1 or 0. This asks nobody.
+//
+// Errors: EBADF, ECHILD, EINVAL (layoutp is NULL).
+//
+// Pointers: layoutp is valid.
+int io_layout_is_stale(io_server_t server, const struct io_layout *layoutp);
 
 // Allocates a native buffer of length bytes, all zero, and returns its address; NULL on failure. Data in such buffers can be passed
 // without copying. Free it by io_free.
@@ -690,6 +717,17 @@ int io_anticipate(io_server_t server,
 // Errors: EBADF, ECHILD, EINVAL (the server is in another process), EMFILE.
 int io_server_watch(io_server_t server,
                     io_interface_t interface);
+
+// Changes how a server of this program wants clients to lay out input buffers for a service: as *layoutp says, of which changes does
+// not count, or if layoutp is NULL or its length is 0, as they like. Clients that have asked (io_preferred) are told that their answers
+// are stale.
+//
+// Errors: EBADF, ECHILD, EINVAL (there is no such service, or the server is in another process).
+//
+// Pointers: layoutp is valid or NULL.
+int io_server_prefer(io_server_t server,
+                     uint32_t service,
+                     const struct io_layout *layoutp);
 
 // Makes an input buffer of a request ready to be filled: from now on the message's bufv has its segments. Until then a request holds no
 // memory for its input. The reply has to say how many bytes of it came.

@@ -1,15 +1,16 @@
 //! Servers in other processes: connecting, and what their clients can know of them.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Reconnecting};
 use genie_io::ServiceId;
+use genie_passing::Preferred;
 
 use crate::failure::{Failure, call};
-use crate::given::{duration, ensure_place, or, set, sized, text};
+use crate::given::{checked, duration, ensure_place, or, set, sized, text};
 use crate::opened::Opened;
 use crate::process::{Server, process};
 use crate::types::{io_interface_t, io_server_t};
@@ -181,28 +182,69 @@ pub unsafe extern "C" fn io_service(server: io_server_t, name: *const c_char) ->
     })
 }
 
-/// How a service wants clients to lay out input buffers: data begins *offsetp bytes into a granule, and *lengthp bytes come at once.
-/// Allocate such buffers by io_allocate_at. Returns 1, or 0 if the layout makes no difference.
+/// How a server wants a client to lay out input buffers: header_length bytes, then length bytes of data that begin offset bytes into a
+/// granule, then trailer_length bytes, and so on for as much as is to come. Allocate buffers for the data by io_allocate_at, and give
+/// headers and trailers elements of their own.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Layout {
+    /// Where the data begins in its first granule.
+    pub offset: usize,
+    /// How many bytes of data come at once.
+    pub length: usize,
+    /// How many bytes come in front of the data each time; 0 where the server takes headers off.
+    pub header_length: usize,
+    /// How many bytes come behind the data each time, in the same way.
+    pub trailer_length: usize,
+    /// How often the server had changed its layouts, for io_layout_is_stale.
+    pub changes: u64,
+}
+
+/// Asks a server how an interface's input buffers should be laid out for requests of a service with this argument; stores the answer in
+/// *layoutp. Data passes as well, only more slowly, into buffers of another layout. Ask when you are about to lay out a buffer, and keep
+/// the answer until io_layout_is_stale: each question is a message to another process, and one back. The numbers are the server's word:
+/// check them before you allocate so much. Returns 1, or 0 if the layout makes no difference.
 ///
-/// Errors: EBADF, ECHILD.
+/// Errors: EBADF, ECHILD, EINVAL (there is no such service, layoutp is NULL, or the argument is longer than 32 KiB and the server is in
+/// another process), EHOSTDOWN (the server does not answer within 5 s), ECONNRESET or EPIPE (it is gone).
 ///
-/// Pointers: the pointers are valid or NULL.
+/// Pointers: so many bytes of argument are there as argument_length says; layoutp is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn io_preferred(
     server: io_server_t,
     service: u32,
-    offsetp: *mut usize,
-    lengthp: *mut usize,
+    argument: *const c_void,
+    argument_length: usize,
+    layoutp: *mut Layout,
 ) -> c_int {
-    call(|| match process().server(server)?.handle.preferred(ServiceId(service)) {
-        Some(preferred) => {
-            // SAFETY: the caller vouches for the pointers.
-            unsafe {
-                set(offsetp, preferred.offset);
-                set(lengthp, preferred.len);
-            }
-            Ok(1)
-        }
-        None => Ok(0),
+    call(|| {
+        ensure_place(layoutp)?;
+        let server = process().server(server)?;
+        // SAFETY: the caller vouches for the bytes.
+        let argument = unsafe { checked(argument.cast_mut(), argument_length)?.read() };
+        let answer = server.client.interface.preferred(&server.handle, ServiceId(service), argument)?;
+        let preferred = answer.preferred();
+        let Preferred { offset, len, header, trailer } = preferred.unwrap_or_default();
+        let (length, header_length, trailer_length) = (len, header, trailer);
+        let layout = Layout { offset, length, header_length, trailer_length, changes: answer.changes() };
+        // SAFETY: the caller vouches for the pointer.
+        unsafe { set(layoutp, layout) };
+        Ok(c_int::from(preferred.is_some()))
+    })
+}
+
+/// Whether a server may want another layout by now than it wanted when it was asked: 1 or 0. This asks nobody.
+///
+/// Errors: EBADF, ECHILD, EINVAL (layoutp is NULL).
+///
+/// Pointers: layoutp is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_layout_is_stale(server: io_server_t, layoutp: *const Layout) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches for the pointer.
+        let layout =
+            unsafe { layoutp.as_ref() }.ok_or_else(|| Failure::misuse("there is no layout: NULL"))?;
+        let handle = &process().server(server)?.handle;
+        Ok(c_int::from(handle.changes() != layout.changes || handle.is_gone()))
     })
 }

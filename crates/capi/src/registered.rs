@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use genie_channel::{Driven, Listener, ServeOptions};
-use genie_io::{ClientId, Fragment, Incoming, RequestId, ServerHandle, Service, ServiceId};
+use genie_io::{
+    Client, ClientId, Fragment, Incoming, Preferences, RequestId, ServerHandle, Service, ServiceId,
+};
 use genie_passing::Preferred;
 use genie_sys::Condvar;
 use genie_sys::event::Event;
@@ -31,7 +33,9 @@ use crate::types::io_request_t;
 pub(crate) struct Registered {
     name: String,
     services: Vec<Service>,
-    preferred: Vec<Option<Preferred>>,
+    /// For each service, how clients are to lay out input buffers.
+    preferred: Mutex<Vec<Option<Preferred>>>,
+    preferences: Preferences,
     queue: Mutex<Queue>,
     changed: Condvar,
     is_over: AtomicBool,
@@ -99,8 +103,12 @@ impl genie_io::Server for Front {
         self.0.put(Arrived::Departure(client));
     }
 
-    fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        *self.0.preferred.get(service.0 as usize)?
+    fn preferred(&self, _client: &Client, service: ServiceId, _argument: &[u8]) -> Option<Preferred> {
+        *self.0.preferred.lock().get(service.0 as usize)?
+    }
+
+    fn preferences(&self) -> Option<&Preferences> {
+        Some(&self.0.preferences)
     }
 }
 
@@ -116,7 +124,8 @@ impl Registered {
         let registered = Arc::new(Self {
             name: name.unwrap_or("(unnamed)").to_owned(),
             services,
-            preferred,
+            preferred: Mutex::new(preferred),
+            preferences: Preferences::new(),
             queue: Mutex::default(),
             changed: Condvar::new(),
             is_over: AtomicBool::new(false),
@@ -135,6 +144,14 @@ impl Registered {
         }
         let handle = ServerHandle::new(Front(Arc::clone(&registered)));
         Ok((registered, handle))
+    }
+
+    /// Has clients lay out input buffers for a service like this from now on.
+    pub(crate) fn prefer(&self, service: u32, preferred: Option<Preferred>) -> Result<(), Failure> {
+        let missing = || Failure::misuse(format!("the server has no service number {service}"));
+        *self.preferred.lock().get_mut(service as usize).ok_or_else(missing)? = preferred;
+        self.preferences.changed();
+        Ok(())
     }
 
     /// Readable when there may be a message, once `next` has found none.

@@ -9,6 +9,7 @@ use genie_channel::ServeOptions;
 use genie_io::Service;
 use genie_passing::Preferred;
 
+use crate::connect::Layout;
 use crate::failure::{Failure, call};
 use crate::given::{ensure_place, set, text};
 use crate::messages::{IO_ABORT, IO_DEPARTURE, IO_NO_MESSAGE, IO_REPLIES, Message, ReplyMessage};
@@ -79,8 +80,8 @@ pub unsafe extern "C" fn io_server_register(
             services.push(Service { name: name.into(), reads, writes });
         }
         let prefers = |mapping: &ServiceMapping| {
-            let preferred = Preferred { offset: mapping.preferred_offset, len: mapping.preferred_length };
-            (mapping.preferred_length > 0).then_some(preferred)
+            let (offset, len) = (mapping.preferred_offset, mapping.preferred_length);
+            (len > 0).then_some(Preferred { offset, len, ..Preferred::default() })
         };
         // SAFETY: the caller vouches for the string.
         let name = if name.is_null() { None } else { Some(unsafe { text(name) }?) };
@@ -197,6 +198,32 @@ pub extern "C" fn io_server_watch(server: io_server_t, interface: io_interface_t
     call(|| {
         let process = process();
         process.registered(server)?.watch(process.interface(interface)?).map(|()| 0)
+    })
+}
+
+/// Changes how a server of this program wants clients to lay out input buffers for a service: as *layoutp says, of which changes does
+/// not count, or if layoutp is NULL or its length is 0, as they like. Clients that have asked (io_preferred) are told that their answers
+/// are stale.
+///
+/// Errors: EBADF, ECHILD, EINVAL (there is no such service, or the server is in another process).
+///
+/// Pointers: layoutp is valid or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_server_prefer(
+    server: io_server_t,
+    service: u32,
+    layoutp: *const Layout,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches for the pointer.
+        let layout = unsafe { layoutp.as_ref() }.filter(|layout| layout.length > 0);
+        let preferred = layout.map(|layout| Preferred {
+            offset: layout.offset,
+            len: layout.length,
+            header: layout.header_length,
+            trailer: layout.trailer_length,
+        });
+        process().registered(server)?.prefer(service, preferred).map(|()| 0)
     })
 }
 

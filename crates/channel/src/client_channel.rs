@@ -7,6 +7,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use genie_io::ServiceId;
+use genie_io::carrier::Code;
 use genie_memory::Error;
 use genie_sys::Errno;
 use genie_sys::socket::{Received, Socket};
@@ -17,7 +19,7 @@ use super::session::Session;
 use super::shared::Shared;
 use super::shares::Shares;
 use super::unwanted::{self, Unusable};
-use super::wire::control::{Ending, Limits, Message, Party, Reason, Trust};
+use super::wire::control::{Ending, LayoutWanted, Limits, Message, Party, Reason, Trust};
 
 /// One client's channel, as the control thread keeps it.
 pub(super) struct ClientChannel {
@@ -33,6 +35,8 @@ pub(super) struct ClientChannel {
     /// How many arenas it has announced besides its own.
     pub(super) arenas: usize,
     pub(super) pool: Pool,
+    /// Set while the client has answers about layouts: how often these had changed when the server gave the first of them.
+    pub(super) answered: Option<u64>,
 }
 
 impl Ending {
@@ -105,6 +109,7 @@ impl ClientChannel {
             }
             (Message::LimitsWanted(wanted), _) => return self.adjust(wanted),
             (Message::PoolWanted(bytes), _) => return self.lend(bytes),
+            (Message::LayoutWanted(wanted), _) => return self.prefer(&shared.server, &wanted),
             (Message::Goodbye(_), _) => return Err(Ending::new(Reason::Closing, "the client said goodbye")),
             (other, _) => return Err(malformed(format!("a {:?} came in the middle", other.kind()))),
         }
@@ -126,6 +131,29 @@ impl ClientChannel {
         let lens = lent.iter().map(|object| object.len() as u64).collect();
         let descriptors: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
         self.say(&Message::Pool(lens), &descriptors)
+    }
+
+    /// Tells a client how to lay out input buffers.
+    fn prefer(&mut self, server: &Code, wanted: &LayoutWanted) -> Result<(), Ending> {
+        let (service, count) = (wanted.service, server.services().len());
+        if usize::from(service) >= count {
+            let what = format!("a layout is wanted for service {service} of {count}");
+            return Err(Ending::new(Reason::Malformed, what));
+        }
+        // What changes from here on is told later.
+        let changes = server.changes();
+        self.tell(changes)?;
+        let preferred = server.preferred(self.session.client(), ServiceId(service.into()), &wanted.argument);
+        self.answered = Some(changes);
+        self.say(&Message::Layout(preferred), &[])
+    }
+
+    /// Tells a client that has answers about layouts that these have changed, if they have changed so often by now.
+    pub(super) fn tell(&mut self, changes: u64) -> Result<(), Ending> {
+        match self.answered.take_if(|answered| *answered != changes) {
+            Some(_) => self.say(&Message::LayoutsChanged(()), &[]),
+            None => Ok(()),
+        }
     }
 
     fn say(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Ending> {

@@ -323,12 +323,9 @@ fn remote(
 ) -> Arc<Remote> {
     let announcements = Announcements::new(space.clone(), parties.lender, welcome.trust);
     let limit = usize::try_from(welcome.limits.pending_bytes).unwrap_or(usize::MAX);
-    let (services, preferred) =
-        welcome.services.into_iter().map(|offer| (offer.service, offer.preferred)).unzip();
     Arc::new(Remote {
         name: welcome.name,
-        services,
-        preferred,
+        services: welcome.services,
         parties,
         is_silent: welcome.trust == Trust::Copied,
         space: space.clone(),

@@ -66,6 +66,8 @@ pub(super) struct Control {
     handshakes: Handshakes,
     channels: HashMap<u64, ClientChannel>,
     relief: Relief,
+    /// How often the server had changed what layouts it prefers when clients were told last.
+    changes: u64,
     ready: Vec<Ready>,
     bytes: Vec<u8>,
 }
@@ -92,7 +94,12 @@ impl Control {
     pub(super) fn new(shared: &Arc<Shared>, claim: &Arc<Claim>) -> Result<Self, Error> {
         let poller = Poller::new()?;
         poller.add(claim.listener(), LISTENER)?;
-        poller.add(&shared.attention, ATTENTION)?;
+        poller.add(&*shared.attention, ATTENTION)?;
+        if let Some(preferences) = shared.server.preferences() {
+            let attention = Arc::downgrade(&shared.attention);
+            // If this fails, the control thread looks by itself after a while.
+            preferences.watch(move || attention.upgrade().map(|event| event.signal()).is_some());
+        }
         Ok(Self {
             shared: Arc::clone(shared),
             claim: Arc::clone(claim),
@@ -101,6 +108,7 @@ impl Control {
             handshakes: Handshakes::default(),
             channels: HashMap::new(),
             relief: Relief::new(shared.options.attending(), shared.posts.len()),
+            changes: shared.server.changes(),
             ready: Vec::new(),
             bytes: vec![0; MAX_MESSAGE],
         })
@@ -137,6 +145,7 @@ impl Control {
             }
         }
         (self.ready, self.bytes) = (ready, bytes);
+        self.tell_changes();
         self.dismiss();
         self.relief.look(&self.shared, &mut self.channels);
     }
@@ -221,7 +230,7 @@ impl Control {
                 let hard =
                     (self.most(trust, self.shared.options.hard_bytes), self.shared.options.hard_requests);
                 if self.poller.add(&socket, token).is_ok() {
-                    let (objects, arenas) = (0, 0);
+                    let (objects, arenas, answered) = (0, 0, None);
                     let channel = ClientChannel {
                         socket,
                         session,
@@ -232,6 +241,7 @@ impl Control {
                         objects,
                         arenas,
                         pool,
+                        answered,
                     };
                     self.channels.insert(token, channel);
                 } else {
@@ -385,6 +395,19 @@ impl Control {
             Ok(()) if channel.session.has_heard_one() => self.shared.posts[channel.post].notify(),
             Ok(()) => {}
             Err(ending) => self.end(token, ending),
+        }
+    }
+
+    /// Tells clients that have answers about layouts that these have changed, if the server has said so since the last time.
+    fn tell_changes(&mut self) {
+        let changes = self.shared.server.changes();
+        if std::mem::replace(&mut self.changes, changes) == changes {
+            return;
+        }
+        let told = self.channels.iter_mut().map(|(token, channel)| (*token, channel.tell(changes)));
+        let deaf: Vec<_> = told.filter_map(|(token, told)| Some((token, told.err()?))).collect();
+        for (token, ending) in deaf {
+            self.end(token, ending);
         }
     }
 

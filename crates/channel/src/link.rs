@@ -8,12 +8,14 @@
 //! silent server may still touch stays in quarantine until that server is gone.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use genie_io::Error;
 use genie_io::carrier::{Awaited, LoopWaker, Outgoing, deadline_after};
 use genie_memory::{LenderId, Space};
+use genie_passing::Preferred;
 use genie_sys::Errno;
 use genie_sys::fork::Maker;
 use genie_sys::socket::Socket;
@@ -24,7 +26,7 @@ use super::remote::Remote;
 use super::room::Room;
 use super::telemetry;
 use super::unwanted;
-use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
+use super::wire::control::{Ending, LayoutWanted, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
 
 /// How long a server may take to welcome a client, or to answer a client that asks for other limits.
@@ -44,6 +46,8 @@ pub(super) struct Link {
     is_gone: AtomicBool,
     reason: Mutex<Option<Error>>,
     questions: Mutex<Questions>,
+    /// How often the server has said that it prefers other layouts.
+    changes: AtomicU64,
     /// Signalled with each answer, and when the server is gone.
     answered: Condvar,
     /// The server is gone, nothing is pending any more, and nothing will be pending again.
@@ -56,14 +60,26 @@ pub(super) struct Link {
     withdrawn: Mutex<Vec<u16>>,
 }
 
-/// The client's questions about its limits.
+/// The client's questions for which a thread waits.
 #[derive(Debug, Default)]
 struct Questions {
-    /// A question has no answer yet. Only one is asked at a time, so that there is always room in the socket for its answer.
-    is_open: bool,
+    /// The question that has no answer yet. Only one is asked at a time, so that there is always room in the socket for its answer.
+    open: Option<Question>,
     /// How many answers have come.
     answered: u64,
+    /// The server has answered a question for a layout, and has not said since then that layouts have changed.
+    has_layouts: bool,
 }
+
+#[derive(Debug)]
+enum Question {
+    Limits,
+    /// The answer goes there.
+    Layout(Arc<OnceLock<Layout>>),
+}
+
+/// How to lay out input buffers, and how often the server had said before that it prefers something else.
+type Layout = (Option<Preferred>, u64);
 
 impl Link {
     /// `lent` is how many bytes the server's pool has, in granules of each size.
@@ -84,6 +100,7 @@ impl Link {
             is_gone: AtomicBool::new(false),
             reason: Mutex::default(),
             questions: Mutex::default(),
+            changes: AtomicU64::new(0),
             answered: Condvar::new(),
             is_over: AtomicBool::new(false),
             loop_waker: Mutex::new(LoopWaker::new()?),
@@ -145,11 +162,31 @@ impl Link {
     /// The server is gone, or does not answer in time. In the second case, the limits that it grants later are valid from
     /// then on.
     pub(super) fn adjust(self: &Arc<Self>, wanted: Limits) -> Result<(), Error> {
+        self.ask(&Message::LimitsWanted(wanted), Question::Limits)
+    }
+
+    /// Asks how to lay out input buffers for a service, and waits for the answer.
+    ///
+    /// # Errors
+    /// The server is gone, or does not answer in time; the argument is too long.
+    pub(super) fn preferred(self: &Arc<Self>, service: u16, argument: &[u8]) -> Result<Layout, Error> {
+        let answer = Arc::new(OnceLock::new());
+        let wanted = LayoutWanted { service, argument: argument.to_vec() };
+        self.ask(&Message::LayoutWanted(wanted), Question::Layout(Arc::clone(&answer)))?;
+        Ok(*answer.get().expect("what was answered has its answer"))
+    }
+
+    /// How often the server has said that it prefers other layouts.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn ask(self: &Arc<Self>, message: &Message, question: Question) -> Result<(), Error> {
         let deadline = deadline_after(PATIENCE);
         let mut questions =
-            self.await_answer(self.questions.lock(), deadline, |questions| !questions.is_open)?;
-        self.say(&Message::LimitsWanted(wanted), Vec::new())?;
-        questions.is_open = true;
+            self.await_answer(self.questions.lock(), deadline, |questions| questions.open.is_none())?;
+        self.say(message, Vec::new())?;
+        questions.open = Some(question);
         let before = questions.answered;
         self.await_answer(questions, deadline, |questions| questions.answered != before).map(drop)
     }
@@ -328,6 +365,8 @@ impl Link {
         match message {
             Message::Pool(_) => self.growth.take_in(received.descriptors, space, lender, Instant::now()),
             Message::Limits(limits) => self.take_limits(limits, remote),
+            Message::Layout(preferred) => self.take_layout(preferred),
+            Message::LayoutsChanged(()) => self.take_change(),
             Message::Goodbye(ending) => Err(ending.sentence),
             other => Err(format!("it sent a {:?} in the middle of a channel", other.kind())),
         }
@@ -335,17 +374,41 @@ impl Link {
 
     /// Applies limits that the server has granted.
     fn take_limits(&self, limits: Limits, remote: &Weak<Remote>) -> Result<(), String> {
-        if !self.questions.lock().is_open {
+        if !matches!(self.questions.lock().open, Some(Question::Limits)) {
             return Err("it granted limits that were not asked for".to_owned());
         }
         if let Some(remote) = remote.upgrade() {
             remote.grant(limits);
         }
+        self.answer(&mut self.questions.lock());
+        Ok(())
+    }
+
+    fn take_layout(&self, preferred: Option<Preferred>) -> Result<(), String> {
         let mut questions = self.questions.lock();
-        questions.is_open = false;
+        let Some(Question::Layout(answer)) = &questions.open else {
+            return Err("it told of a layout that was not asked for".to_owned());
+        };
+        // Only this thread counts changes.
+        let _ = answer.set((preferred, self.changes()));
+        questions.has_layouts = true;
+        self.answer(&mut questions);
+        Ok(())
+    }
+
+    fn take_change(&self) -> Result<(), String> {
+        if !std::mem::take(&mut self.questions.lock().has_layouts) {
+            return Err("it changed layouts that were not asked for".to_owned());
+        }
+        self.changes.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// The open question is answered.
+    fn answer(&self, questions: &mut Questions) {
+        questions.open = None;
         questions.answered += 1;
         self.answered.notify_all();
-        Ok(())
     }
 
     /// Waits until no process can touch the client's memory on the server's account any more; returns whether that is so.

@@ -37,7 +37,6 @@ const MOST_OF_REPLY: usize = 64;
 pub(crate) struct Remote {
     pub(super) name: String,
     pub(super) services: Vec<Service>,
-    pub(super) preferred: Vec<Option<Preferred>>,
     pub(super) parties: Parties,
     /// Whether the server maps nothing: the kernel copies.
     pub(super) is_silent: bool,
@@ -84,8 +83,12 @@ impl Carrier for Remote {
         &self.services
     }
 
-    fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        *self.preferred.get(service.0 as usize)?
+    fn preferred(&self, service: ServiceId, argument: &[u8]) -> Result<(Option<Preferred>, u64), Error> {
+        self.link.preferred(service.0 as u16, argument)
+    }
+
+    fn changes(&self) -> u64 {
+        self.link.changes()
     }
 
     fn is_untrusted(&self) -> bool {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use genie_io::Error;
 use genie_io::carrier::Code;
-use genie_io::{Error, ServiceId};
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
 
@@ -15,8 +15,8 @@ use super::post::{Away, Post};
 use super::session::Session;
 use super::wire::TooLarge;
 use super::wire::control::{
-    ClientCounts, ClientStatus, Limits, MAX_ABORT_TIMEOUT, MAX_CLIENTS, Message, Offer, Status, Traffic,
-    Trust, VERSION, Welcome,
+    ClientCounts, ClientStatus, Limits, MAX_ABORT_TIMEOUT, MAX_CLIENTS, Message, Status, Traffic, Trust,
+    VERSION, Welcome, check_service,
 };
 use crate::counts::Counts;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, spawn, thread};
@@ -47,7 +47,7 @@ pub(super) struct Shared {
     pub(super) lent: Arc<Lent>,
     pub(super) has_stopped: AtomicBool,
     /// Wakes the control thread.
-    pub(super) attention: Event,
+    pub(super) attention: Arc<Event>,
 }
 
 impl Shared {
@@ -84,7 +84,7 @@ impl Shared {
             departed: Mutex::default(),
             lent: Arc::default(),
             has_stopped: AtomicBool::new(false),
-            attention: Event::new()?,
+            attention: Arc::new(Event::new()?),
             options,
         };
         shared.check()?;
@@ -170,10 +170,10 @@ impl Shared {
     fn check(&self) -> Result<(), Error> {
         let limits = Limits { pending_bytes: 0, pending_requests: 0 };
         let welcome = self.welcome(limits, Trust::Mapped, Vec::new());
-        for offer in &welcome.services {
-            let name = &offer.service.name;
-            let part = || format!("service {name:?}");
-            offer.check().map_err(|error| Error::Unservable { part: part(), why: error.to_string() })?;
+        for service in &welcome.services {
+            let part = || format!("service {:?}", service.name);
+            check_service(service)
+                .map_err(|error| Error::Unservable { part: part(), why: error.to_string() })?;
         }
         let encoded = Message::Welcome(welcome).encode();
         let unservable =
@@ -193,19 +193,8 @@ impl Shared {
             mapping: self.options.mapping,
             trust,
             pool,
-            services: self.offers(),
+            services: self.server.services().to_vec(),
         }
-    }
-
-    /// The services as clients are told of them.
-    pub(super) fn offers(&self) -> Vec<Offer> {
-        let services = (0..).zip(self.server.services());
-        services
-            .map(|(number, service)| Offer {
-                service: service.clone(),
-                preferred: self.server.preferred(ServiceId(number)),
-            })
-            .collect()
     }
 
     pub(super) fn trust(&self, is_wanted_untrusted: bool) -> Trust {
@@ -230,7 +219,7 @@ impl Shared {
             instance: self.instance,
             pid: std::process::id(),
             uptime: self.started.elapsed(),
-            services: self.offers(),
+            services: self.server.services().to_vec(),
             clients_total: sessions.len() as u32,
             clients,
         };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Listener, Running, ServeOptions, Serving};
 use genie_io::{
-    Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
+    Client, Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
 };
 use genie_memory::DataMut;
 use genie_passing::{Outboard, Preferred, Scheme};
@@ -104,7 +104,7 @@ impl Server for Panicking {
         &SERVICES
     }
 
-    fn preferred(&self, service: ServiceId) -> Option<Preferred> {
+    fn preferred(&self, _client: &Client, service: ServiceId, _argument: &[u8]) -> Option<Preferred> {
         assert!(service == PASS, "a preference's panic is part of the test");
         None
     }

@@ -8,6 +8,7 @@ mod carried;
 mod compose;
 mod failing;
 mod filling;
+mod layouts;
 mod limits;
 mod replacement;
 mod room;

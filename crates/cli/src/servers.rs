@@ -64,7 +64,7 @@ impl Facts {
         Self {
             pid: status.pid,
             uptime_s: status.uptime.as_secs(),
-            services: status.services.iter().map(|offer| offer.service.name.to_string()).collect(),
+            services: status.services.iter().map(|offer| offer.name.to_string()).collect(),
             clients: status.clients_total,
             pending_requests: saturating_sum(pending.clone().map(|pending| pending.pending_requests.into())),
             pending_bytes: saturating_sum(pending.map(|pending| pending.pending_bytes)),

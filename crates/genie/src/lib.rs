@@ -66,8 +66,8 @@ mod names {
     pub use genie_io::{
         Anticipated, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed, Filled,
         Fragment, In, Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending, PerClient,
-        Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError, ServerHandle,
-        Service, ServiceId, Shared, Stream, Streams,
+        Preference, Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server,
+        ServerError, ServerHandle, Service, ServiceId, Shared, Stream, Streams,
     };
     pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
     pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};

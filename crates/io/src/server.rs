@@ -6,11 +6,12 @@ pub(crate) mod code;
 pub(crate) mod completer;
 pub(crate) mod handle;
 pub(crate) mod per_client;
+pub(crate) mod preferences;
 pub(crate) mod service;
 
 use genie_passing::Preferred;
 
-use crate::{ClientId, Completer, Incoming, RequestId, Service, ServiceId};
+use crate::{Client, ClientId, Completer, Incoming, Preferences, RequestId, Service, ServiceId};
 
 /// Something that serves requests.
 ///
@@ -86,7 +87,7 @@ pub trait Server: Send + Sync + 'static {
     fn abort(&self, request: RequestId);
 
     /// Tells the server that a client has left: no more requests of that client come. It is called once for each client that
-    /// [`Incoming::client`] could name. The server may let go of whatever it keeps for the client. Requests of the client
+    /// [`Incoming::client`] could name, or that asked for a layout. The server may let go of whatever it keeps for the client. Requests of the client
     /// keep their memory until then.
     ///
     /// A client in another process has left when its channel has ended; [`Server::abort`] was called for its requests before. A
@@ -110,10 +111,21 @@ pub trait Server: Send + Sync + 'static {
         None
     }
 
-    /// How clients should lay out input buffers for a service, when that makes a difference (client-aligned buffering). Genie
-    /// asks once for each service, when the server is made reachable.
-    fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        let _ = service;
+    /// How a client should lay out input buffers for requests of a service with this argument, when that makes a difference
+    /// (client-aligned buffering). It is called each time that a client asks by
+    /// [`Interface::preferred`](crate::Interface::preferred). If the answers change, the server says so by its
+    /// [`Server::preferences`].
+    ///
+    /// It is called in the client's thread, or in a thread of Genie's. It must return soon, as [`Server::abort`] must. A panic is taken
+    /// for `None`. A client that has asked may never make a request; [`Server::departed`] is called for it all the same.
+    fn preferred(&self, client: &Client, service: ServiceId, argument: &[u8]) -> Option<Preferred> {
+        let _ = (client, service, argument);
+        None
+    }
+
+    /// By what the server tells its clients that [`Server::preferred`] has new answers, if the answers change. Genie asks once, when
+    /// the server is made reachable; return handles of the same [`Preferences`] always.
+    fn preferences(&self) -> Option<&Preferences> {
         None
     }
 }

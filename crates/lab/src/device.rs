@@ -6,17 +6,23 @@
 //! How: requests meet at ports. When sender and receiver are both there, the receiver's buffer is made ready, and the data
 //! is copied once, from the sender's buffer to the receiver's: that copy stands for the wire, at the rate that was set. The
 //! receiver gets its reply first, then the sender. The device waits for its tokens by spinning, as hardware would.
+//! A receiver that asks is told how long the longest datagram was that came to its port, and when that changes (MTU tracking).
 //! Invariants: a request that waits is let go when it is aborted, or when its client has left.
-//! Limits: 1024 requests wait; a datagram that is longer than the receiver's buffer is cut. There is one wire, and a
-//! transfer takes it until it is over.
-//! Source: J. C. Brustoloni's thesis, §6.4 (early demultiplexing), §8.1.
+//! Limits: 1024 requests wait, and 1024 ports are tracked; a datagram that is longer than the receiver's buffer is cut. There is one
+//! wire, and a transfer takes it until it is over.
+//! Source: J. C. Brustoloni's thesis, §6.4 (early demultiplexing, MTU tracking), §8.1.
 
 mod ports;
 mod rate;
 
+use std::collections::HashMap;
 use std::time::Instant;
 
-use genie::{ClientId, Data, DataMut, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie::mechanism::Preferred;
+use genie::{
+    Client, ClientId, Data, DataMut, Incoming, Preferences, RequestId, Server, ServerError, Service,
+    ServiceId,
+};
 use genie_sys::lock::Mutex;
 
 use ports::{Met, Ports, Side};
@@ -43,17 +49,31 @@ pub fn argument(port: u32) -> [u8; 4] {
     port.to_le_bytes()
 }
 
+/// The port that an argument names.
+fn port(argument: &[u8]) -> Option<u32> {
+    argument.try_into().ok().map(u32::from_le_bytes)
+}
+
 /// The device.
 #[derive(Debug)]
 pub struct Loop {
     ports: Mutex<Ports<Incoming>>,
     rate: Mutex<Rate>,
+    /// For each port, how long the longest datagram was that came.
+    longest: Mutex<HashMap<u32, usize>>,
+    preferences: Preferences,
     opened: Instant,
 }
 
 impl Default for Loop {
     fn default() -> Self {
-        Self { ports: Mutex::default(), rate: Mutex::new(Rate::Unlimited), opened: Instant::now() }
+        Self {
+            ports: Mutex::default(),
+            rate: Mutex::new(Rate::Unlimited),
+            longest: Mutex::default(),
+            preferences: Preferences::new(),
+            opened: Instant::now(),
+        }
     }
 }
 
@@ -64,15 +84,15 @@ impl Loop {
     }
 
     fn meet(&self, request: Incoming, side: Side) {
-        let Ok(port) = request.argument().try_into() else {
+        let Some(port) = port(request.argument()) else {
             let len = request.argument().len();
             request.reply(Err(ServerError::new(format!("a port is named by 4 bytes, not by {len}"))));
             return;
         };
         // The requests that met are served without the lock: no reply is ever given under it.
-        let met = self.ports.lock().meet(u32::from_le_bytes(port), side, request);
+        let met = self.ports.lock().meet(port, side, request);
         match met {
-            Met::Pair(sender, receiver) => self.pass(sender, receiver),
+            Met::Pair(sender, receiver) => self.pass(port, sender, receiver),
             Met::Waits => {}
             Met::Full(request) => {
                 let reason = format!("{} requests wait at the device already", ports::WAITING_MAX);
@@ -81,9 +101,25 @@ impl Loop {
         }
     }
 
+    /// Notes the length of a datagram that came to a port.
+    fn track(&self, port: u32, len: usize) {
+        let mut longest = self.longest.lock();
+        if longest.len() < ports::WAITING_MAX || longest.contains_key(&port) {
+            let known = longest.entry(port).or_default();
+            if *known < len {
+                *known = len;
+                drop(longest);
+                self.preferences.changed();
+            }
+        }
+    }
+
     /// Carries the data over and replies to both sides.
-    fn pass(&self, sender: Incoming, mut receiver: Incoming) {
+    fn pass(&self, port: u32, sender: Incoming, mut receiver: Incoming) {
         let result = self.carry(&sender, &mut receiver);
+        if result.is_ok() {
+            self.track(port, sender.len(0));
+        }
         receiver.reply(result.clone());
         sender.reply(result);
     }
@@ -145,6 +181,16 @@ impl Server for Loop {
                 request.reply(Err(ServerError::new(format!("the loop device has no service {other}"))));
             }
         }
+    }
+
+    fn preferred(&self, _client: &Client, service: ServiceId, argument: &[u8]) -> Option<Preferred> {
+        let port = port(argument).filter(|_| service == RECEIVE)?;
+        let len = *self.longest.lock().get(&port)?;
+        Some(Preferred { len, ..Preferred::default() })
+    }
+
+    fn preferences(&self) -> Option<&Preferences> {
+        Some(&self.preferences)
     }
 
     fn abort(&self, request: RequestId) {

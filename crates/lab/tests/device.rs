@@ -145,6 +145,38 @@ fn what_a_client_that_has_gone_had_sent_or_posted_meets_nobody() {
     arrives_in_time(&genie, &device, 2);
 }
 
+/// Thesis §6.4: the MTU of a port is the length of the longest packet that came there.
+#[test]
+fn receivers_are_told_of_the_longest_datagram_at_their_port() {
+    let (_folder, directory, _running) = hosted();
+    let ((sender, its_device), (genie, there)) = (client(&directory), client(&directory));
+    let ask = |port| genie.preferred(&there, RECEIVE, &argument(port)).expect("an answer");
+    let longest = |port| ask(port).preferred().map(|preferred| preferred.len);
+    let pass = |len: usize| {
+        let mut into = vec![0; LEN];
+        let received = post(&genie, &there, 1, &mut into);
+        transmit(&sender, &its_device, 1, &bytes(1, len)).sync().expect("a reply to the sender");
+        assert_eq!(received.sync().expect("data").actual(), len);
+    };
+    assert_eq!(longest(1), None, "nothing has come yet");
+    let mut known = ask(1);
+    for (len, expected) in [(1500, 1500), (9180, 9180), (700, 9180)] {
+        pass(len);
+        let is_longer = known.preferred().is_none_or(|preferred| preferred.len < expected);
+        let deadline = std::time::Instant::now() + SOON;
+        while is_longer && !known.is_stale() {
+            assert!(std::time::Instant::now() < deadline, "the device does not say that {len} bytes came");
+            std::thread::yield_now();
+        }
+        assert_eq!(known.is_stale(), is_longer, "{len} bytes");
+        known = ask(1);
+        assert_eq!(known.preferred().map(|preferred| preferred.len), Some(expected));
+    }
+    assert_eq!(longest(2), None, "nothing came to this port");
+    let of_senders = genie.preferred(&there, TRANSMIT, &argument(1)).expect("an answer");
+    assert_eq!(of_senders.preferred(), None);
+}
+
 /// Sends and receives at a port until the data arrives.
 fn arrives_in_time(genie: &Interface, device: &ServerHandle, port: u32) {
     let data = bytes(5, LEN);

@@ -33,13 +33,19 @@ pub struct Overlay {
     allocation: Option<u64>,
 }
 
-/// How a client should lay out buffers, so that a server's data can be swapped in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a client should lay out input buffers, so that a server's data can be swapped in: [`Preferred::header`] bytes, then
+/// [`Preferred::len`] bytes of data that start [`Preferred::offset`] bytes into a granule, then [`Preferred::trailer`] bytes, and so on
+/// for as much as is to come. A client that has other use for headers and trailers than for data makes elements of their own for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Preferred {
     /// Where data starts in its first granule.
     pub offset: usize,
-    /// How much comes at once.
+    /// How much data comes at once: of a network, what a packet holds besides its header and its trailer.
     pub len: usize,
+    /// How many bytes come in front of the data each time, and are passed to the client; 0 where the server takes headers off.
+    pub header: usize,
+    /// How many bytes come behind the data each time, in the same way.
+    pub trailer: usize,
 }
 
 impl Overlays {
@@ -70,7 +76,7 @@ impl Overlays {
 
     /// The layout that lets clients receive without copying.
     pub fn preferred(&self) -> Preferred {
-        Preferred { offset: self.offset, len: self.len }
+        Preferred { offset: self.offset, len: self.len, ..Preferred::default() }
     }
 
     /// How many buffers are free.

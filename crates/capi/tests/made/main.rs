@@ -27,7 +27,7 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
 fn the_layout_is_what_c_programs_were_compiled_with() {
     use std::mem::offset_of;
 
-    use genie_capi::connect::Connecting;
+    use genie_capi::connect::{Connecting, Layout};
     use genie_capi::interface::{Options, Thresholds};
     use genie_capi::messages::{Message, ReplyMessage, ServerBuffer};
     use genie_capi::server::ServiceMapping;
@@ -57,6 +57,7 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
         "io_thresholds" Thresholds, input_run;
         "io_options" Options, flags;
         "io_connect_options" Connecting, flags;
+        "io_layout" Layout, changes;
         "io_service_mapping" ServiceMapping, preferred_length;
         "io_server_buffer" ServerBuffer, segv;
         "io_message" Message, bufv;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use genie_io::{Incoming, Interface, RequestId, ServerHandle, Service, ServiceId};
 use genie_memory::{Config, Granularity, GranuleKind};
-use genie_passing::{Costs, Passing, Preferred};
+use genie_passing::{Costs, Passing};
 use genie_ring::Layout;
 
 use super::*;
@@ -37,11 +37,6 @@ impl Server for Growing {
     fn services(&self) -> &[Service] {
         let offered = self.offered.fetch_add(1, Ordering::Relaxed);
         &self.services[..offered.min(self.services.len())]
-    }
-
-    /// Prefers buffers of `offered` bytes, so that tests see how often the server was asked.
-    fn preferred(&self, _service: ServiceId) -> Option<Preferred> {
-        Some(Preferred { offset: 0, len: self.offered.fetch_add(1, Ordering::Relaxed).min(1 << 20) })
     }
 
     fn request(&self, request: Incoming) {
@@ -152,8 +147,6 @@ fn a_server_is_asked_once_what_it_offers() {
         let unknown = server.service("two").unwrap_err().to_string();
         assert!(unknown.contains("has no service \"two\"; it has "), "{unknown}");
         place.interface.request(&server, ServiceId(0)).send().unwrap();
-        assert_eq!([0; 2].map(|service| server.preferred(ServiceId(service)).unwrap().len), [2; 2]);
     }
-    let services = running.status().services;
-    assert_eq!((services.len(), services[0].preferred.unwrap().len), (1, 2));
+    assert_eq!(running.status().services.len(), 1);
 }

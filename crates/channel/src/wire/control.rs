@@ -16,20 +16,23 @@ mod connection;
 mod layout;
 mod memory;
 mod part;
+mod preference;
 mod status;
 mod traffic;
 
 use std::ops::RangeInclusive;
 
 pub use bounds::{
-    HANDSHAKE_VERSION, MAX_ABORT_TIMEOUT, MAX_CLIENTS, MAX_DESCRIPTORS, MAX_MESSAGE, MAX_SENTENCE,
-    MAX_SERVICES, VERSION,
+    HANDSHAKE_VERSION, MAX_ABORT_TIMEOUT, MAX_CLIENTS, MAX_DESCRIPTORS, MAX_LAYOUT_ARGUMENT, MAX_MESSAGE,
+    MAX_SENTENCE, MAX_SERVICES, VERSION,
 };
-pub use connection::{Ending, Hello, Limits, Offer, Reason, Trust, Welcome};
+pub use connection::{Ending, Hello, Limits, Reason, Trust, Welcome, check_service};
 pub use memory::{ArenaPlace, ObjectPlace};
+pub use preference::LayoutWanted;
 pub use status::{ClientStatus, Status};
 pub use traffic::{ClientCounts, Traffic};
 
+use genie_passing::Preferred;
 use zerocopy::IntoBytes;
 
 use super::cursor::Cursor;
@@ -131,6 +134,12 @@ messages! {
     Goodbye(Ending) = 14, None, 0..=0;
     /// What the server has passed for the clients that its status has listed. It follows the status.
     Traffic(Traffic) = 15, Some(Party::Server), 0..=0;
+    /// The client wants to know how to lay out input buffers.
+    LayoutWanted(LayoutWanted) = 16, Some(Party::Client), 0..=0;
+    /// The server's answer; none where the layout makes no difference.
+    Layout(Option<Preferred>) = 17, Some(Party::Server), 0..=0;
+    /// The server may answer something else by now.
+    LayoutsChanged(()) = 18, Some(Party::Server), 0..=0;
 }
 
 /// Why a message was not accepted. In each case the peer is broken, hostile, or no peer at all: end the channel.

@@ -74,7 +74,8 @@ fn overlay_buffers_of_the_same_offset_are_swapped(fixture: &Fixture) {
     };
     let len = 2 * fixture.granule();
     let fixture = fixture.pooled(100, len);
-    let preferred = fixture.holder.handle().preferred(HOLD).expect("a preference");
+    let preferred = fixture.interface.preferred(fixture.holder.handle(), HOLD, &[]).expect("an answer");
+    let preferred = preferred.preferred().expect("a preference");
     assert_eq!((preferred.offset, preferred.len), (100, len));
     let mut buffer = fixture.interface.allocate_at(preferred.offset, preferred.len).expect("a buffer");
     buffer.fill(1);

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use genie_io::{Incoming, RequestId, Server, Service, ServiceId};
+use genie_io::{Client, Incoming, RequestId, Server, Service, ServiceId};
 use genie_passing::{Overlays, Preferred};
 use genie_sys::lock::Mutex;
 
@@ -76,8 +76,8 @@ impl Server for Noting {
         self.holder.abort(request);
     }
 
-    fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        self.holder.preferred(service)
+    fn preferred(&self, client: &Client, service: ServiceId, argument: &[u8]) -> Option<Preferred> {
+        self.holder.preferred(client, service, argument)
     }
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use genie_channel::ServeOptions;
-use genie_channel::wire::control::{ArenaPlace, Limits, Message, ObjectPlace};
+use genie_channel::wire::control::{ArenaPlace, LayoutWanted, Limits, Message, ObjectPlace};
 use genie_io::servers::memory::NULL;
 use genie_memory::Direction;
 use genie_sys::GranuleKind;
@@ -20,7 +20,7 @@ const PAGE: u64 = 4096;
 
 roles! {
     reads_no_answers, announces_without_end, raises_limits, withdraws_what_is_not, sends_too_much, takes_no_replies,
-    aborts_without_end, greets_without_end, connects_in_silence,
+    aborts_without_end, greets_without_end, connects_in_silence, wants_a_layout_for_no_service,
 }
 
 /// Questions whose answers nobody reads.
@@ -41,6 +41,24 @@ fn a_client_that_reads_no_answers_is_cut_off() {
     let (scene, attacker) = attack!(reads_no_answers);
     let why = attacker.says();
     assert!(why == "nothing" || why.contains("does not read"), "{why}");
+    scene.goes_on();
+    scene.survives(attacker);
+}
+
+/// A service's number that is no service's.
+fn wants_a_layout_for_no_service(ground: &mut Ground) {
+    let raw = Raw::greet(ground);
+    let service = u16::try_from(raw.welcome.services.len()).expect("a number");
+    raw.tell(&Message::LayoutWanted(LayoutWanted { service, argument: b"port".to_vec() }), &[]);
+    ground.say(raw.farewell());
+    ground.stay();
+}
+
+#[test]
+fn a_layout_for_no_service_ends_the_channel() {
+    let (scene, attacker) = attack!(wants_a_layout_for_no_service);
+    let why = attacker.says();
+    assert!(why.contains("a layout is wanted for service 9 of 9"), "{why}");
     scene.goes_on();
     scene.survives(attacker);
 }

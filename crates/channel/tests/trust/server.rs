@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use genie_channel::wire::control::{Limits, MAX_MESSAGE, Message, Offer, Party, Trust, VERSION, Welcome};
+use genie_channel::wire::control::{Limits, MAX_MESSAGE, Message, Party, Trust, VERSION, Welcome};
 use genie_channel::wire::record::{Body, Kind, Outcome, Record, ReplyWriter, Slot, encode_slot};
 use genie_io::Server;
 use genie_io::servers::memory::Memory;
@@ -108,7 +108,7 @@ impl Hostile {
     }
 
     /// What the client says next within so long.
-    fn hear(&mut self, patience: Duration) -> Option<(Message, Vec<OwnedFd>)> {
+    pub(crate) fn hear(&mut self, patience: Duration) -> Option<(Message, Vec<OwnedFd>)> {
         let mut bytes = vec![0; MAX_MESSAGE];
         let received = self.socket().receive_timeout(&mut bytes, patience).ok()??;
         if received.len == 0 {
@@ -234,7 +234,6 @@ impl Hostile {
 /// What an honest server would say.
 pub(crate) fn honest_welcome() -> Welcome {
     let services = Memory::customized();
-    let offer = |service: &genie_io::Service| Offer { service: service.clone(), preferred: None };
     Welcome {
         version: VERSION,
         name: NAME.to_owned(),
@@ -245,6 +244,6 @@ pub(crate) fn honest_welcome() -> Welcome {
         mapping: Mapping::Cached,
         trust: Trust::Mapped,
         pool: Vec::new(),
-        services: services.services().iter().map(offer).collect(),
+        services: services.services().to_vec(),
     }
 }

@@ -231,6 +231,19 @@ fn answers_unasked(ground: &mut Ground) {
         }
     }
     server.say_whether_left(ground);
+    for message in [Message::Layout(None), Message::LayoutsChanged(())] {
+        server.welcome(|_| {});
+        server.say(&message);
+        server.say_whether_left(ground);
+    }
+    // An answer that changes twice.
+    server.welcome(|_| {});
+    let wanted = server.hear(Duration::from_secs(20));
+    assert!(matches!(wanted, Some((Message::LayoutWanted(_), _))), "{wanted:?}");
+    for message in [Message::Layout(None), Message::LayoutsChanged(()), Message::LayoutsChanged(())] {
+        server.say(&message);
+    }
+    server.say_whether_left(ground);
     // A pool that nobody wanted.
     server.welcome(|_| {});
     let object = Object::create(GranuleKind::Base, 1 << 20).expect("memory");
@@ -243,8 +256,12 @@ fn answers_unasked(ground: &mut Ground) {
 #[test]
 fn unasked_answers_end_the_channel() {
     let (scene, attacker) = hostile_server!(answers_unasked);
-    for _ in 0..2 {
+    for round in 0..5 {
         let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
+        if round == 3 {
+            // The channel may have ended before the answer is seen.
+            let _ = scene.interface().preferred(&handle, STORE, &[]);
+        }
         attacker.says_that("left");
         eventually("the channel's end", || {
             let request = scene.interface().request(&handle, STORE).out(Out::copy(b"anything"));

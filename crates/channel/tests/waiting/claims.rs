@@ -23,7 +23,8 @@ fn a_client_that_comes_before_its_server_is_made_waits() {
         let server = Memory::pooled(listener.private_pool().unwrap(), 0, LEN, 2).unwrap();
         let _running = listener.serve(server).unwrap().start().unwrap();
         let server = connecting.join().unwrap();
-        assert_eq!(server.preferred(SOURCE).map(|preferred| preferred.len), Some(LEN));
+        let preferred = interface.preferred(&server, SOURCE, &[]).unwrap().preferred();
+        assert_eq!(preferred.map(|preferred| preferred.len), Some(LEN));
         for byte in [1, 2, 3] {
             let mut bytes = interface.allocate(LEN).unwrap();
             let request = interface.request(&server, SOURCE).input(In::emulated_copy(&mut bytes));

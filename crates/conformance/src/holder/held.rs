@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use genie_io::{
-    Anticipated, Error, Incoming, InputPin, OutputPin, RequestId, Server, ServerError, Service, ServiceId,
+    Anticipated, Client, Error, Incoming, InputPin, OutputPin, RequestId, Server, ServerError, Service,
+    ServiceId,
 };
 use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Outboard, Overlay, Overlays, Preferred};
@@ -85,7 +86,7 @@ impl Server for HoldingServer {
         }
     }
 
-    fn preferred(&self, _service: ServiceId) -> Option<Preferred> {
+    fn preferred(&self, _client: &Client, _service: ServiceId, _argument: &[u8]) -> Option<Preferred> {
         self.0.overlays.as_ref().map(Overlays::preferred)
     }
 }

@@ -30,8 +30,12 @@ pub trait Carrier: Debug + Send + Sync {
     /// The server's services, numbered by their place.
     fn services(&self) -> &[Service];
 
-    /// How input buffers for a service should be laid out, when that makes a difference.
-    fn preferred(&self, service: ServiceId) -> Option<Preferred>;
+    /// Asks how this client should lay out input buffers for a service; returns that, and how often the server had said that it
+    /// prefers something else when it answered.
+    fn preferred(&self, service: ServiceId, argument: &[u8]) -> Result<(Option<Preferred>, u64), Error>;
+
+    /// How often the server has said that it prefers other layouts.
+    fn changes(&self) -> u64;
 
     /// Whether the server shares no memory with this client: it is named places ([`Shown`](crate::carrier::Shown)), and shown nothing.
     fn is_untrusted(&self) -> bool;

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use genie_sys::fork::Maker;
 
+use crate::Client;
 use crate::primitive::Mutex;
 use crate::server::code::{Code, WeakCode};
-use crate::{Client, ClientId};
 
 /// How many servers an interface remembers without a lock.
 const REMEMBERED: usize = 16;
@@ -19,7 +19,7 @@ const REMEMBERED: usize = 16;
 /// servers that the client has asked are told that the client has left.
 #[derive(Debug)]
 pub(crate) struct Presence {
-    client: ClientId,
+    client: Client,
     maker: Maker,
     /// The numbers of servers that have been asked. A server's number determines its place here, where another server's
     /// number may have replaced it.
@@ -31,11 +31,15 @@ impl Presence {
     pub(crate) fn new(client: &Client) -> Arc<Self> {
         let remembered = [const { AtomicU64::new(0) }; REMEMBERED];
         Arc::new(Self {
-            client: client.id,
+            client: client.clone(),
             maker: Maker::this_process(),
             remembered,
             asked: Mutex::default(),
         })
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Notes that a server is asked.
@@ -66,6 +70,6 @@ impl Drop for Presence {
             return;
         }
         let asked = std::mem::take(self.asked.get_mut());
-        asked.iter().filter_map(WeakCode::upgrade).for_each(|server| server.departed(self.client));
+        asked.iter().filter_map(WeakCode::upgrade).for_each(|server| server.departed(self.client.id));
     }
 }

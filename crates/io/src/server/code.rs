@@ -11,7 +11,9 @@ use genie_passing::Preferred;
 
 use crate::exchange::Awaited;
 use crate::panics::call;
-use crate::{ClientId, Completer, Error, Incoming, RequestId, Server, Service, ServiceId};
+use crate::{
+    Client, ClientId, Completer, Error, Incoming, Preferences, RequestId, Server, Service, ServiceId,
+};
 
 mod reaping;
 
@@ -32,8 +34,8 @@ struct Held {
     number: u64,
     /// The server's services, asked for once, so that clients are told of the same services that they then get.
     services: Result<Box<[Service]>, Error>,
-    /// For each service, how input buffers should be laid out, when that makes a difference.
-    preferred: Box<[Option<Preferred>]>,
+    /// What counts how often the server has changed what it prefers, if it does.
+    preferences: Option<Preferences>,
     /// Some for a server that completes requests when a thread looks.
     reaping: Option<Reaping>,
 }
@@ -43,12 +45,10 @@ impl Code {
     pub fn new(server: impl Server) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let services: Result<Box<[Service]>, Error> = call(|| server.services().into());
-        let count = services.as_deref().map_or(0, <[_]>::len);
-        let preferred = |number| call(|| server.preferred(ServiceId(number))).unwrap_or_default();
-        let preferred = (0..count as u32).map(preferred).collect();
+        let preferences = call(|| server.preferences().cloned()).unwrap_or_default();
         let has_completer = call(|| server.completer().is_some()).unwrap_or_default();
         let (number, reaping) = (NEXT.fetch_add(1, Ordering::Relaxed), has_completer.then(Reaping::default));
-        Self(Arc::new(Held { server: Some(Box::new(server)), number, services, preferred, reaping }))
+        Self(Arc::new(Held { server: Some(Box::new(server)), number, services, preferences, reaping }))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -61,9 +61,19 @@ impl Code {
         self.0.services.as_deref().unwrap_or_default()
     }
 
-    /// How input buffers for a service should be laid out, when that makes a difference.
-    pub fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        *self.0.preferred.get(service.0 as usize)?
+    /// How the client should lay out input buffers for requests of a service with this argument, when that makes a difference.
+    pub fn preferred(&self, client: &Client, service: ServiceId, argument: &[u8]) -> Option<Preferred> {
+        call(|| self.server().preferred(client, service, argument)).unwrap_or_default()
+    }
+
+    /// By what the server tells that it prefers other layouts.
+    pub fn preferences(&self) -> Option<&Preferences> {
+        self.0.preferences.as_ref()
+    }
+
+    /// How often the server has said that it prefers other layouts.
+    pub fn changes(&self) -> u64 {
+        self.preferences().map_or(0, Preferences::changes)
     }
 
     /// Makes sure that the server has said what its services are.

@@ -93,9 +93,29 @@ impl ServerHandle {
         })
     }
 
-    /// How input buffers for a service should be laid out, when that makes a difference.
-    pub fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        either!(self, server => server.preferred(service))
+    /// Asks how this client should lay out input buffers; returns that, and how often the server had said that it prefers other
+    /// layouts when it answered.
+    pub(crate) fn preferred(
+        &self,
+        client: &Presence,
+        service: ServiceId,
+        argument: &[u8],
+    ) -> Result<(Option<Preferred>, u64), Error> {
+        match &self.0 {
+            Place::Here(server) => {
+                client.asks(server);
+                // The server may prefer something else at once: then the answer is stale already.
+                let changes = server.changes();
+                Ok((server.preferred(client.client(), service, argument), changes))
+            }
+            Place::There(carrier) => carrier.preferred(service, argument),
+        }
+    }
+
+    /// How often the server has said that it prefers other layouts than before, as far as this client was told: see
+    /// [`Preference::is_stale`](crate::Preference::is_stale).
+    pub fn changes(&self) -> u64 {
+        either!(self, server => server.changes())
     }
 
     /// Whether the server shares no memory with this client, since one of them does not trust the other: the kernel copies all data

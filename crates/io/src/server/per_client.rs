@@ -7,11 +7,11 @@ use std::sync::Arc;
 use genie_passing::Preferred;
 
 use crate::primitive::RwLock;
-use crate::{Client, ClientId, Incoming, RequestId, Server, Service, ServiceId};
+use crate::{Client, ClientId, Incoming, Preferences, RequestId, Server, Service, ServiceId};
 
 /// A server that makes another server for each client, which serves that client alone: what it holds is the client's state.
 ///
-/// It is made with the client's first request, and dropped when the client has left and none of its requests is being served.
+/// It is made when the client first asks for something, and dropped when the client has left and none of its requests is being served.
 ///
 /// ```
 /// # use genie_io as genie;
@@ -65,7 +65,7 @@ pub struct PerClient<S, F> {
 impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> PerClient<S, F> {
     /// Has `make` make a server for each client. `make` is called once at first for no client, with a description of this
     /// program, since clients that connect are told of the services before any server is made for them: all servers must
-    /// offer the same.
+    /// offer the same, and have the same [`Preferences`], if any.
     pub fn new(make: F) -> Self {
         let model = make(&Client::here());
         let has_completer = model.completer().is_some();
@@ -76,6 +76,11 @@ impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> PerClient<S, F> {
     pub fn of(&self, client: ClientId) -> Option<Arc<S>> {
         let servers = self.servers.read();
         servers.get(&client).cloned()
+    }
+
+    /// The client's server, which is made if there is none.
+    fn of_client(&self, client: &Client) -> Arc<S> {
+        self.of(client.id).unwrap_or_else(|| self.made(client))
     }
 
     fn made(&self, client: &Client) -> Arc<S> {
@@ -95,17 +100,22 @@ impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> Server for PerClien
         self.model.services()
     }
 
-    fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        self.model.preferred(service)
+    fn preferred(&self, client: &Client, service: ServiceId, argument: &[u8]) -> Option<Preferred> {
+        match self.has_completer {
+            true => None,
+            false => self.of_client(client).preferred(client, service, argument),
+        }
+    }
+
+    fn preferences(&self) -> Option<&Preferences> {
+        self.model.preferences()
     }
 
     fn request(&self, request: Incoming) {
         if self.has_completer {
             return request.reply(Err("a server with a completer cannot be made for each client".into()));
         }
-        let client = request.client();
-        let server = self.of(client.id).unwrap_or_else(|| self.made(client));
-        server.request(request);
+        self.of_client(request.client()).request(request);
     }
 
     fn abort(&self, request: RequestId) {

@@ -12,7 +12,7 @@ use genie_memory::{DataMut, Direction, Space};
 use genie_passing::{Overlay, Overlays, Preferred};
 
 use crate::primitive::Mutex;
-use crate::{Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use crate::{Client, Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
 
 /// Replies at once and touches nothing. Input buffers are made ready and returned whole, with whatever is in them.
 pub const NULL: ServiceId = ServiceId(0);
@@ -171,7 +171,7 @@ impl Server for Memory {
         // Every request is replied to before the call that made it returns.
     }
 
-    fn preferred(&self, _service: ServiceId) -> Option<Preferred> {
+    fn preferred(&self, _client: &Client, _service: ServiceId, _argument: &[u8]) -> Option<Preferred> {
         self.overlays.as_ref().map(Overlays::preferred)
     }
 }

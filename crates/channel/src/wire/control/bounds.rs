@@ -12,6 +12,8 @@ pub const MAX_MESSAGE: usize = 64 << 10;
 pub const MAX_DESCRIPTORS: usize = 16;
 /// The longest sentence that explains a refusal or a goodbye, in bytes; longer ones are cut.
 pub const MAX_SENTENCE: usize = 1024;
+/// The longest argument of a question for a layout, in bytes.
+pub const MAX_LAYOUT_ARGUMENT: usize = 32 << 10;
 /// The most services of a server in another process.
 pub const MAX_SERVICES: usize = 256;
 /// The longest time for an abort that a welcome can state.

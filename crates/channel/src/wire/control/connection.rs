@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use genie_io::Service;
 use genie_memory::Mapping;
-use genie_passing::Preferred;
 use genie_ring::Layout;
 use genie_sys::GranuleKind;
 
@@ -74,7 +73,7 @@ pub struct Welcome {
     /// The lengths of the pool's objects, at most 14, in the order of their descriptors.
     pub pool: Vec<u64>,
     /// The services, numbered by their place.
-    pub services: Vec<Offer>,
+    pub services: Vec<Service>,
 }
 
 /// How a server reaches a client's data.
@@ -84,15 +83,6 @@ pub enum Trust {
     Mapped = 0,
     /// The kernel copies for the server; nothing is announced.
     Copied = 1,
-}
-
-/// A service, as a server offers it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offer {
-    /// Its name and mapping flags.
-    pub service: Service,
-    /// How clients should lay out input buffers, when that makes a difference.
-    pub preferred: Option<Preferred>,
 }
 
 /// Why a channel was refused, or has ended.
@@ -259,28 +249,19 @@ impl Part for Welcome {
     }
 }
 
-impl Offer {
-    /// Makes sure that a message can carry this offer.
-    ///
-    /// # Errors
-    /// The service's name is longer than [`MAX_NAME`](genie_io::carrier::MAX_NAME), or has control characters.
-    pub fn check(&self) -> Result<(), TooLarge> {
-        self.write(&mut Vec::new())
-    }
+/// Makes sure that a message can carry a service.
+///
+/// # Errors
+/// Its name is longer than [`MAX_NAME`](genie_io::carrier::MAX_NAME), or has control characters.
+pub fn check_service(service: &Service) -> Result<(), TooLarge> {
+    service.write(&mut Vec::new())
 }
 
-impl Part for Offer {
+impl Part for Service {
     fn write(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
-        let (name_len, name) = name::<u8>(&self.service.name)?;
-        let (offset, len) = self.preferred.map_or((0, 0), |preferred| (preferred.offset, preferred.len));
-        let head = ServiceHead {
-            reads: self.service.reads.into(),
-            writes: self.service.writes.into(),
-            preferred: self.preferred.is_some().into(),
-            name: name_len,
-            preferred_offset: (offset as u64).into(),
-            preferred_len: (len as u64).into(),
-        };
+        let (name_len, name) = name::<u8>(&self.name)?;
+        let (reads, writes) = (self.reads.into(), self.writes.into());
+        let head = ServiceHead { reads, writes, zero: 0, name: name_len, zeros: [0.into(); 2] };
         fixed(bytes, head);
         bytes.extend_from_slice(name);
         Ok(())
@@ -290,14 +271,11 @@ impl Part for Offer {
         let (at, head) = read_head::<ServiceHead>(cursor, "a service")?;
         let reads = flag(&at, "reads", head.reads)?;
         let writes = flag(&at, "writes", head.writes)?;
-        let place = (usize::try_from(head.preferred_offset.get()), usize::try_from(head.preferred_len.get()));
-        let preferred = match (flag(&at, "preferred", head.preferred)?, place) {
-            (true, (Ok(offset), Ok(len))) => Some(Preferred { offset, len }),
-            (false, (Ok(0), Ok(0))) => None,
-            (_, place) => return Err(at.malformed(format!("no input buffer is preferred at {place:?}"))),
-        };
+        if head.zero != 0 || head.zeros.iter().any(|zero| zero.get() != 0) {
+            return Err(at.malformed("a service's spare bytes are not 0"));
+        }
         let name = Cow::Owned(read_name(cursor, "a service's name", head.name)?);
-        Ok(Self { service: Service { name, reads, writes }, preferred })
+        Ok(Self { name, reads, writes })
     }
 }
 

@@ -39,7 +39,7 @@ parts! {
     }
 
     /// The fixed part of a service; the name follows.
-    ServiceHead { reads: u8, writes: u8, preferred: u8, name: u8, preferred_offset: U64, preferred_len: U64 }
+    ServiceHead { reads: u8, writes: u8, zero: u8, name: u8, zeros: [U64; 2] }
 
     /// Limits on what may be pending.
     LimitsPart { pending_bytes: U64, pending_requests: U32 }
@@ -55,6 +55,12 @@ parts! {
 
     /// The fixed part of a message that adds to the pool; the objects' lengths follow.
     PoolHead { count: U16 }
+
+    /// The fixed part of a question for a layout; the argument follows.
+    LayoutWantedHead { service: U16, argument: U16 }
+
+    /// A layout of input buffers.
+    LayoutPart { preferred: u8, offset: U64, len: U64, header: U64, trailer: U64 }
 
     /// The fixed part of a status; the name, the services and the clients follow.
     StatusHead {

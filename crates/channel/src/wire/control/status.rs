@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use genie_io::Service;
+
 use super::bounds::{MAX_CLIENTS, MAX_SERVICES};
-use super::connection::{Limits, Offer};
+use super::connection::Limits;
 use super::layout::{ClientHead, StatusHead};
 use super::part::{Part, fixed, name, read_head, read_list, read_name};
 use crate::wire::cursor::Cursor;
@@ -21,7 +23,7 @@ pub struct Status {
     /// How long it has run, in whole milliseconds.
     pub uptime: Duration,
     /// Its services, numbered by their place.
-    pub services: Vec<Offer>,
+    pub services: Vec<Service>,
     /// How many clients there are, whether they are listed or not.
     pub clients_total: u32,
     /// The clients, at most [`MAX_CLIENTS`] of them.

@@ -27,12 +27,14 @@ fn the_documented_layouts_are_those_of_the_code() {
         "Welcome (2)": WelcomeHead {
             version, mapping, trust, instance, limits, abort_timeout_ms, lines, area, pool, services, name
         }
-        "Service": ServiceHead { reads, writes, preferred, name, preferred_offset, preferred_len }
+        "Service": ServiceHead { reads, writes, zero, name, zeros }
         "Refused (3) and goodbye (14)": EndingHead { reason, sentence }
         "Object (4)": ObjectPart { arena, writable, zero, id, start, len }
         "Arena (5)": ArenaPart { number, granule, zero, base, len }
         "Pool (8)": PoolHead { count }
         "Limits (10) and limits wanted (11)": LimitsPart { pending_bytes, pending_requests }
+        "Layout wanted (16)": LayoutWantedHead { service, argument }
+        "Layout (17)": LayoutPart { preferred, offset, len, header, trailer }
         "Status (13)": StatusHead { instance, uptime_ms, pid, clients_total, clients, services, name }
         "Client": ClientHead { pid, limits, name }
         "Traffic (15)": TrafficHead { departed, clients }
@@ -79,14 +81,23 @@ fn millis() -> impl Strategy<Value = Duration> {
     any::<u32>().prop_map(|millis| Duration::from_millis(millis.into()))
 }
 
-fn offers() -> impl Strategy<Value = Vec<Offer>> {
-    let preferred = prop::option::of(any::<(usize, usize)>());
-    let offer =
-        (names(), any::<bool>(), any::<bool>(), preferred).prop_map(|(name, reads, writes, preferred)| {
-            let preferred = preferred.map(|(offset, len)| Preferred { offset, len });
-            Offer { service: Service { name: name.into(), reads, writes }, preferred }
-        });
-    vec(offer, 0..5)
+fn services() -> impl Strategy<Value = Vec<Service>> {
+    let service = (names(), any::<bool>(), any::<bool>()).prop_map(|(name, reads, writes)| Service {
+        name: name.into(),
+        reads,
+        writes,
+    });
+    vec(service, 0..5)
+}
+
+fn layouts() -> impl Strategy<Value = Option<Preferred>> {
+    let layout = any::<[usize; 4]>().prop_map(|[offset, len, header, trailer]| Preferred {
+        offset,
+        len,
+        header,
+        trailer,
+    });
+    prop::option::of(layout)
 }
 
 fn endings() -> impl Strategy<Value = Ending> {
@@ -119,7 +130,7 @@ fn hellos() -> impl Strategy<Value = Hello> {
 
 fn welcomes() -> impl Strategy<Value = Welcome> {
     let fixed = any::<(u16, u64, u32, u32, bool, bool)>();
-    (fixed, names(), limits(), millis(), vec(1..=MAX_OFFSET, 0..=13), offers()).prop_map(
+    (fixed, names(), limits(), millis(), vec(1..=MAX_OFFSET, 0..=13), services()).prop_map(
         |(
             (version, instance, lines, area, transient, copied),
             name,
@@ -150,7 +161,7 @@ fn statuses() -> impl Strategy<Value = Status> {
         pid,
         pending,
     });
-    (names(), any::<(u64, u32, u16)>(), millis(), offers(), vec(client, 0..5)).prop_map(
+    (names(), any::<(u64, u32, u16)>(), millis(), services(), vec(client, 0..5)).prop_map(
         |(name, (instance, pid, more), uptime, services, clients)| Status {
             name,
             instance,
@@ -197,6 +208,10 @@ fn messages() -> impl Strategy<Value = Message> {
         Just(Message::Query(())),
         statuses().prop_map(Message::Status),
         traffics().prop_map(Message::Traffic),
+        (any::<u16>(), vec(any::<u8>(), 0..40))
+            .prop_map(|(service, argument)| Message::LayoutWanted(LayoutWanted { service, argument })),
+        layouts().prop_map(Message::Layout),
+        Just(Message::LayoutsChanged(())),
         endings().prop_map(Message::Goodbye),
     ]
 }
@@ -237,7 +252,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_decoded_without_panic_and_encode_to_themselves(
-        how in any::<u8>(), kind in 0u8..18, body in vec(prop_oneof![3 => 0u8..3, 1 => any::<u8>()], 0..200)
+        how in any::<u8>(), kind in 0u8..21, body in vec(prop_oneof![3 => 0u8..3, 1 => any::<u8>()], 0..200)
     ) {
         fuzzing::message(&[&[how, kind][..], &body].concat());
         fuzzing::message(&body);
@@ -272,6 +287,22 @@ fn a_hello() -> Hello {
     }
 }
 
+/// A welcome whose services begin behind its head: it has no name, and lends nothing.
+fn a_welcome() -> Welcome {
+    Welcome {
+        version: VERSION,
+        name: String::new(),
+        instance: 0,
+        limits: Limits { pending_bytes: 0, pending_requests: 0 },
+        abort_timeout: Duration::ZERO,
+        rings: Layout::default(),
+        mapping: Mapping::Cached,
+        trust: Trust::Mapped,
+        pool: Vec::new(),
+        services: Vec::new(),
+    }
+}
+
 #[test]
 fn other_programs_other_versions_and_unknown_kinds_have_their_own_errors() {
     let bytes = Message::Query(()).encode().unwrap();
@@ -282,7 +313,7 @@ fn other_programs_other_versions_and_unknown_kinds_have_their_own_errors() {
     let error = Message::decode(&newer, 0, Party::Client).unwrap_err();
     assert_eq!(error, Error::Version { found: 2, expected: 1 });
     assert!(error.to_string().contains("update the older side"));
-    for kind in [0u16, 16, 0x010c] {
+    for kind in [0u16, 19, 0x010c] {
         let mut unknown = bytes.clone();
         unknown[10..12].copy_from_slice(&kind.to_le_bytes());
         assert_eq!(Message::decode(&unknown, 0, Party::Client), Err(Error::Kind { kind }));
@@ -299,12 +330,9 @@ fn a_message_beyond_the_limit_is_refused_before_its_body_is_read() {
 #[test]
 fn the_largest_messages_fit_the_limit() {
     let name = "n".repeat(MAX_NAME);
-    let offer = |_| Offer {
-        service: Service { name: name.clone().into(), reads: true, writes: true },
-        preferred: None,
-    };
+    let service = |_| Service { name: name.clone().into(), reads: true, writes: true };
     let limits = Limits { pending_bytes: 0, pending_requests: 0 };
-    let services: Vec<_> = (0..MAX_SERVICES).map(offer).collect();
+    let services: Vec<_> = (0..MAX_SERVICES).map(service).collect();
     let client = |_| ClientStatus { name: name.clone(), pid: 0, pending: limits };
     let status = Status {
         name: name.clone(),
@@ -337,6 +365,10 @@ fn what_is_too_long_is_not_encoded_and_sentences_are_cut() {
     Message::Pool(lens).encode().unwrap_err();
     let object = ObjectPlace { arena: 0, id: 0, start: MAX_OFFSET, len: 1, writable: false };
     Message::Object(object).encode().unwrap_err();
+    let mut wanted = LayoutWanted { service: 0, argument: vec![0; MAX_LAYOUT_ARGUMENT] };
+    Message::LayoutWanted(wanted.clone()).encode().unwrap();
+    wanted.argument.push(0);
+    Message::LayoutWanted(wanted).encode().unwrap_err();
     let ending = Ending { reason: Reason::Busy, sentence: "\u{20ac}".repeat(400) };
     let bytes = Message::Refused(ending).encode().unwrap();
     let Ok(Message::Refused(ending)) = Message::decode(&bytes, 0, Party::Server) else { panic!() };
@@ -366,6 +398,15 @@ fn parts_that_cannot_be_are_refused() {
     assert!(complaint(&object, 3, 1).contains("spare byte 1"));
     let arena = Message::Arena(ArenaPlace { number: 1, granule: GranuleKind::Base, base: 0, len: 4096 });
     assert!(complaint(&arena, 0, 0).contains("number 0"));
+    let layout = Message::Layout(Some(Preferred { len: 1, ..Preferred::default() }));
+    assert!(complaint(&layout, 0, 2).contains("\"preferred\" is 2"));
+    assert!(complaint(&layout, 0, 0).contains("no layout has the numbers [0, 1, 0, 0]"));
+    let longest = LayoutWanted { service: 0, argument: vec![0; MAX_LAYOUT_ARGUMENT] };
+    assert!(complaint(&Message::LayoutWanted(longest), 3, 0x81).contains("an argument of 33024 bytes"));
+    let service = Service { name: "s".into(), reads: true, writes: true };
+    let welcome = Message::Welcome(Welcome { services: vec![service], ..a_welcome() });
+    assert!(complaint(&welcome, 42 + 2, 1).contains("spare bytes"));
+    assert!(complaint(&welcome, 42 + 19, 1).contains("spare bytes"));
     let pool = Message::Pool(vec![1]);
     assert!(complaint(&pool, 2, 0).contains("no object has 0 bytes"));
 }
