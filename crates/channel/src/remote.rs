@@ -11,14 +11,13 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use genie_io::carrier::{Awaited, Carried, Carrier, Carries, Followers, Outgoing, Patience, WorkBuffer};
+use genie_io::carrier::{Awaited, Carrier, Carries, Followers, Outgoing, Patience, WorkBuffer};
 use genie_io::{Error, RequestId, Service, ServiceId};
 use genie_memory::{Direction, Space};
 use genie_passing::{Parties, Passing, Preferred};
 use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
 use genie_sys::poll::Poller;
-use smallvec::SmallVec;
 
 use super::announce::{Announcements, Segments};
 use super::in_progress::MOST_REQUESTS;
@@ -108,12 +107,12 @@ impl Carrier for Remote {
     }
 
     #[inline]
-    fn carries(&self, room: usize, buffers: usize, bytes: usize) -> Carries {
-        if self.is_silent || bytes == 0 {
+    fn carries(&self, room: usize, buffers: usize) -> Carries {
+        if self.is_silent {
             return Carries::NOTHING;
         }
         let beside = MOST_OF_REPLY.saturating_add(room).saturating_add(8 * buffers);
-        Carries { outputs: true, inputs: beside.saturating_add(bytes) <= self.record_max }
+        Carries { outputs: true, inputs: self.record_max.saturating_sub(beside) }
     }
 
     fn adjust(&self, bytes: usize, requests: u32) -> Result<(usize, u32), Error> {
@@ -297,19 +296,12 @@ impl Remote {
         let Sending { announcements, body, .. } = sending;
         let work = request.work();
         let mut writer = RequestWriter::begin(body, slot, service, work.argument(), work.room())?;
-        if work.buffers().is_empty() {
-            return Ok(());
-        }
         let mut segments = Segments::new();
-        let mut outputs = SmallVec::<[&Carried; 8]>::new();
         for buffer in work.buffers() {
             if let [element] = buffer.elements()
                 && let Some(carried) = element.carried()
             {
                 writer.carried_buffer(buffer.direction(), carried.len())?;
-                if !carried.is_input() {
-                    outputs.push(carried);
-                }
                 continue;
             }
             let writes = buffer.direction() == Direction::In;
@@ -317,9 +309,6 @@ impl Remote {
             for element in buffer.elements() {
                 if let Some(carried) = element.carried() {
                     writer.carried_element(carried.len())?;
-                    if !carried.is_input() {
-                        outputs.push(carried);
-                    }
                     continue;
                 }
                 segments.clear();
@@ -327,9 +316,7 @@ impl Remote {
                 writer.element(segments.iter().copied())?;
             }
         }
-        for carried in outputs {
-            carried.copy_to(work, writer.carried(carried.len()));
-        }
+        work.each_carried_output(|carried| carried.copy_to(work, writer.carried(carried.len())));
         Ok(())
     }
 

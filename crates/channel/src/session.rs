@@ -212,7 +212,7 @@ impl Session {
         request: &Request<'_>,
         access: &Service,
     ) -> Result<Box<Work>, Unfit> {
-        let mut work = Work::received(request.argument, request.room, request.carried_room);
+        let mut work = Work::received(request.argument, request.room);
         let mut carried = request.carried;
         for buffer in request.buffers() {
             let mut elements = buffer.elements();

@@ -23,6 +23,7 @@ use crate::interface::outstanding::Outstanding;
 use crate::interface::timer::Timer;
 use crate::limits::Pendings;
 use crate::primitive::Mutex;
+use crate::request::Sum;
 use crate::request::id::RequestIds;
 use crate::request::pending::deliver;
 use crate::work::{Borrowings, Destinations, Work};
@@ -308,14 +309,15 @@ impl Interface {
         self.ensure_request(request)?;
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.and_then(deadline_after);
-        let gave = request.gives();
+        let sum = request.sum();
+        let gave = sum.gives;
         let collect = || self.collect_all();
         let collect: Option<&dyn Fn() -> usize> =
             if request.server.is_looked_at() { Some(&collect) } else { None };
-        let bytes = request.bytes();
-        let work = Work::admitted(&self.0.pendings, |pendings| pendings.admit(bytes, timeout, collect));
+        let work = Work::admitted(&self.0.pendings, |pendings| pendings.admit(sum.bytes, timeout, collect));
         let server = request.server;
-        let (exchange, destinations, borrow) = self.start(request, work, Patience::Until(deadline), true)?;
+        let by = Patience::Until(deadline);
+        let (exchange, destinations, borrow) = self.start(request, &sum, work, by, true)?;
         let left = match exchange.is_replied() {
             true => {
                 exchange.fail_if_late(deadline, timeout);
@@ -401,13 +403,15 @@ impl Interface {
         self.ensure_request(&mut request)?;
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.and_then(deadline_after);
-        let (bytes, gave) = (request.bytes(), request.gives());
+        let sum = request.sum();
+        let (bytes, gave) = (sum.bytes, sum.gives);
         let work = match timeout.map(|_| self.0.timer.start()) {
             Some(Err(error)) => Err(error),
             _ => Work::admitted(&self.0.pendings, |pendings| admit(pendings, bytes, timeout, request.server)),
         };
         let server = request.server;
-        let (exchange, destinations, _none) = self.start(&mut request, work, patience(deadline), false)?;
+        let (exchange, destinations, _none) =
+            self.start(&mut request, &sum, work, patience(deadline), false)?;
         let listed = self.list(&exchange, server);
         if !listed {
             exchange.fail_if_late(deadline, timeout);
@@ -449,12 +453,13 @@ impl Interface {
     fn start<'r, 'i>(
         &self,
         request: &mut Request<'r, '_, 'i>,
+        sum: &Sum,
         work: Result<Box<Work>, Error>,
         patience: Patience,
         is_held: bool,
     ) -> Result<(Arc<Exchange>, Destinations<'i>, Borrow<'r>), Failed> {
         let access = request.server.access(request.service);
-        let foreign = || request.foreign_server(self.space()).map(|server| server.name().to_owned());
+        let foreign = || request.foreign_server(sum, self.space()).map(|server| server.name().to_owned());
         let access = access.and_then(|access| match foreign() {
             Some(server) => Err(Error::OtherInterface { server }),
             None => Ok(access),

@@ -92,10 +92,6 @@ impl<B: Borrowed, M: Moved> List<Element<B, M>> {
     fn foreign_lender(&self, space: &Space) -> Option<&ServerHandle> {
         self.iter().filter_map(|element| element.lender.as_deref()).find(|lender| !lender.is_of(space))
     }
-
-    fn bytes(&self) -> usize {
-        self.iter().map(Element::len).fold(0, usize::saturating_add)
-    }
 }
 
 impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
@@ -304,14 +300,14 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// Whether the limits of the interface and the server leave room for the request now, or never will. Another thread may take
     /// the room before the request is submitted.
     pub fn has_room(&self) -> bool {
-        let bytes = self.bytes();
+        let bytes = self.sum().bytes;
         self.server.has_room(bytes, self.longest_record()) && self.interface.has_room(bytes)
     }
 
     /// As [`Request::has_room`]; if there is no room, the task is woken when there may be. As with [`Pending::poll`], some thread must wait for a reply or call
     /// [`Interface::collect`].
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        let bytes = self.bytes();
+        let bytes = self.sum().bytes;
         let there = self.server.poll_room(bytes, self.longest_record(), context.waker());
         let here = self.interface.poll_room(bytes, context);
         if there && here { Poll::Ready(()) } else { Poll::Pending }
@@ -349,42 +345,55 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// The first server that can't serve requests with memory of this space, among those that the request and its elements
     /// name.
     #[inline]
-    pub(crate) fn foreign_server(&self, space: &Space) -> Option<&ServerHandle> {
-        let mut buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
-        let is_foreign = !self.server.is_of(space);
-        is_foreign.then_some(self.server).or_else(|| {
-            buffers.find_map(|buffer| match buffer {
-                Elements::Out(elements) => elements.foreign_lender(space),
-                Elements::In(elements) => elements.foreign_lender(space),
-            })
+    pub(crate) fn foreign_server(&self, sum: &Sum, space: &Space) -> Option<&ServerHandle> {
+        match self.server.is_of(space) {
+            false => Some(self.server),
+            true if sum.names_lenders => self.foreign_lender(space),
+            true => None,
+        }
+    }
+
+    #[cold]
+    fn foreign_lender(&self, space: &Space) -> Option<&ServerHandle> {
+        self.buffers.earlier.iter().chain(&self.buffers.last).find_map(|buffer| match buffer {
+            Elements::Out(elements) => elements.foreign_lender(space),
+            Elements::In(elements) => elements.foreign_lender(space),
         })
     }
 
-    /// Whether it has buffers that were given by value.
+    /// What its elements come to.
     #[inline]
-    pub(crate) fn gives(&self) -> bool {
-        let mut buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
-        buffers.any(|buffer| match buffer {
-            Elements::Out(elements) => {
-                elements.iter().any(|out| matches!(out.memory, Memory::Owned(..) | Memory::Migrant(_)))
+    pub(crate) fn sum(&self) -> Sum {
+        let mut sum = Sum { bytes: 0, gives: false, names_lenders: false };
+        for buffer in self.buffers.earlier.iter().chain(&self.buffers.last) {
+            match buffer {
+                Elements::Out(elements) => elements.iter().for_each(|out| {
+                    sum.add(out);
+                    sum.gives |= matches!(out.memory, Memory::Owned(..) | Memory::Migrant(_));
+                }),
+                Elements::In(elements) => elements.iter().for_each(|input| {
+                    sum.add(input);
+                    sum.gives |= matches!(input.memory, Memory::Owned(..));
+                }),
             }
-            Elements::In(elements) => elements.iter().any(|input| matches!(input.memory, Memory::Owned(..))),
-        })
+        }
+        sum
     }
 
     /// How long the request's record on a channel can be, unless its data lies in very many pieces.
     fn longest_record(&self) -> usize {
-        let mut count = 0;
-        self.each_len(|_| count += 1);
-        self.argument.len() + 128 * (1 + count) + self.carried_room()
-    }
-
-    /// The most bytes that the records of the request and its reply may carry of elements.
-    #[inline]
-    pub(crate) fn carried_room(&self) -> usize {
-        let mut room = 0;
-        self.each_len(|len| room += if len <= CARRIED { carried_room(len) } else { 0 });
-        room.min(MAX_CARRIED)
+        let (mut count, mut carried) = (0, 0);
+        let mut see = |len: usize| {
+            count += 1;
+            carried += if len <= CARRIED { carried_room(len) } else { 0 };
+        };
+        for buffer in self.buffers.earlier.iter().chain(&self.buffers.last) {
+            match buffer {
+                Elements::Out(elements) => elements.iter().for_each(|element| see(element.len())),
+                Elements::In(elements) => elements.iter().for_each(|element| see(element.len())),
+            }
+        }
+        self.argument.len() + 128 * (1 + count) + carried.min(MAX_CARRIED)
     }
 
     /// How many buffers there are.
@@ -392,26 +401,22 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     pub(crate) fn buffers_count(&self) -> usize {
         self.buffers.earlier.len() + usize::from(self.buffers.last.is_some())
     }
+}
 
-    /// Calls `see` with the length of each element.
-    #[inline]
-    fn each_len(&self, mut see: impl FnMut(usize)) {
-        for buffer in self.buffers.earlier.iter().chain(&self.buffers.last) {
-            match buffer {
-                Elements::Out(elements) => elements.iter().for_each(|element| see(element.len())),
-                Elements::In(elements) => elements.iter().for_each(|element| see(element.len())),
-            }
-        }
-    }
+/// What a request's elements come to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sum {
+    pub(crate) bytes: usize,
+    /// There are buffers that were given by value.
+    pub(crate) gives: bool,
+    /// Elements say who lends for them.
+    names_lenders: bool,
+}
 
-    /// Bytes in all buffers together.
+impl Sum {
     #[inline]
-    pub(crate) fn bytes(&self) -> usize {
-        let buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
-        let bytes = buffers.map(|buffer| match buffer {
-            Elements::Out(elements) => elements.bytes(),
-            Elements::In(elements) => elements.bytes(),
-        });
-        bytes.fold(0, usize::saturating_add)
+    fn add<B: Borrowed, M: Moved>(&mut self, element: &Element<B, M>) {
+        self.bytes = self.bytes.saturating_add(element.len());
+        self.names_lenders |= element.lender.is_some();
     }
 }

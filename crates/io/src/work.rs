@@ -159,12 +159,9 @@ impl Work {
         &mut self.buffers
     }
 
-    /// The work of a request that a carrier brings, without buffers yet: the client's argument, how long the reply's may be, and
-    /// how many bytes its carried elements take in all, each as [`carried_room`] says. The carrier has made sure that they are no more
-    /// than [`MAX_CARRIED`].
-    pub fn received(argument: &[u8], room: usize, carried: usize) -> Box<Self> {
+    /// The work of a request that a carrier brings, without buffers yet: the client's argument, and how long the reply's may be.
+    pub fn received(argument: &[u8], room: usize) -> Box<Self> {
         let mut work = Self::new();
-        work.store.reserve(carried);
         work.arguments.begin(argument, room);
         work
     }
@@ -194,7 +191,7 @@ impl Work {
     }
 
     /// Adds an element to the last buffer.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_element(&mut self, element: WorkElement) {
         self.has_wrapped |= !matches!(element.transfer, Transfer::Carried(_));
         self.buffers.last_mut().expect("an element is added to a buffer").elements.push(element);
@@ -328,6 +325,7 @@ impl Work {
     ///
     /// # Errors
     /// It had not: the request is to fail by this.
+    #[inline]
     pub fn check_inputs(&mut self) -> Result<(), Error> {
         each_input(&mut self.buffers, |element, here| element.check_input(here))
     }
@@ -337,6 +335,7 @@ impl Work {
     ///
     /// # Errors
     /// No memory: the request is to fail by this.
+    #[inline]
     pub fn bring(&mut self) -> Result<(), Error> {
         each_input(self.wrapped_mut(), |element, here| match &mut element.transfer {
             Transfer::Located(located) => located.bring(here),

@@ -55,9 +55,9 @@ pub trait Carrier: Debug + Send + Sync {
     /// From whose pool the server's system buffers come, and what the server is shown.
     fn parties(&self) -> Parties;
 
-    /// Which short elements the records of a request and its reply carry: `bytes` of them, beside so many `buffers`, and beside `room`
-    /// bytes of the reply's argument.
-    fn carries(&self, room: usize, buffers: usize, bytes: usize) -> Carries;
+    /// Which short elements the records of a request with so many `buffers`, and of a reply with an argument of up to `room` bytes,
+    /// carry.
+    fn carries(&self, room: usize, buffers: usize) -> Carries;
 
     /// Asks the server to let more, or less, be pending; returns the (bytes, requests) that it grants.
     fn adjust(&self, bytes: usize, requests: u32) -> Result<(usize, u32), Error>;
@@ -115,13 +115,13 @@ pub trait Carrier: Debug + Send + Sync {
 pub struct Carries {
     /// The request's record carries the outputs.
     pub outputs: bool,
-    /// The reply's record carries the inputs.
-    pub inputs: bool,
+    /// The reply's record has room for so many bytes of inputs, each counted as [`carried_room`](crate::carrier::carried_room) says.
+    pub inputs: usize,
 }
 
 impl Carries {
     /// Neither.
-    pub const NOTHING: Self = Self { outputs: false, inputs: false };
+    pub const NOTHING: Self = Self { outputs: false, inputs: 0 };
 }
 
 /// A client elsewhere, as the carrier knows it that brings its requests. The client is there as long as this is.

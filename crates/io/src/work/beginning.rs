@@ -28,12 +28,18 @@ struct Way<'a> {
 
 impl Way<'_> {
     /// A server in another process is shown whole objects, and so sees no other server's pool: its own pool lends.
+    #[inline]
     fn lent_by(&self, lender: Option<&ServerHandle>) -> Self {
-        let lender = lender.filter(|_| self.parties.server == LenderId::OWN);
-        let lender = lender.map_or(self.parties.lender, |lender| lender.parties().lender);
-        Self { parties: Parties { lender, ..self.parties }, ..*self }
+        match lender {
+            Some(lender) if self.parties.server == LenderId::OWN => {
+                let lender = lender.parties().lender;
+                Self { parties: Parties { lender, ..self.parties }, ..*self }
+            }
+            _ => *self,
+        }
     }
 
+    #[inline]
     fn output(&self, scheme: Scheme, source: Source<'_>) -> (Result<Transfer, Error>, Kept) {
         match self.passing.output_from(scheme, source, self.parties) {
             Ok(output) => (Ok(Transfer::Out(output)), Kept::Nothing),
@@ -101,6 +107,7 @@ impl Begin for &[u8] {
         Carried::output(store, passed, bytes)
     }
 
+    #[inline]
     fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8], is_owned: bool) -> Result<Transfer, Error> {
         way.output(scheme, source(way, bytes, is_owned)).0
     }
@@ -136,12 +143,12 @@ impl Begin for &mut [u8] {
         bytes: &[u8],
         is_owned: bool,
     ) -> Option<Carried> {
-        if !way.carries.inputs {
+        if way.carries.inputs == 0 {
             return None;
         }
         let (target, is_borrowed) = ((bytes.as_ptr().addr(), bytes.len()), way.is_held && !is_owned);
         let passed = way.passing.carry_input(scheme, target, is_borrowed, way.parties);
-        Carried::input(store, passed?, bytes.len())
+        Carried::input(store, passed?, bytes.len(), way.carries.inputs)
     }
 
     fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8], _: bool) -> Result<Transfer, Error> {
@@ -205,11 +212,7 @@ impl Work {
         let (passing, parties) = (request.interface.passing(), request.server.parties());
         let default = request.interface.scheme();
         let carries = match request.server.carrier() {
-            Some(carrier) => {
-                let room = request.carried_room();
-                self.store.reserve(room);
-                carrier.carries(request.room, request.buffers_count(), room)
-            }
+            Some(carrier) => carrier.carries(request.room, request.buffers_count()),
             None => Carries::NOTHING,
         };
         let way = Way { passing, parties, is_held: borrowings.is_some(), default, carries };
@@ -281,16 +284,14 @@ impl Work {
                     by => by,
                 };
                 if !self.carry::<B>(way, (scheme, by), &bytes, false) {
-                    let begun = self.begun::<B>(way, lender, (scheme, by), &bytes, false);
-                    self.add(scheme, begun, Kept::Nothing);
+                    self.begin_native::<B>(way, lender, (scheme, by), &bytes, false);
                 }
                 Some(bytes)
             }
             Memory::Lasting(bytes) => {
                 let by = (scheme, None);
                 if !self.carry::<B>(way, (scheme, by), &bytes, true) {
-                    let begun = self.begun::<B>(way, lender, (scheme, by), &bytes, true);
-                    self.add(scheme, begun, Kept::Nothing);
+                    self.begin_native::<B>(way, lender, (scheme, by), &bytes, true);
                 }
                 Some(bytes)
             }
@@ -313,12 +314,10 @@ impl Work {
         match memory {
             Memory::Owned(buffer, range) => {
                 let by = (scheme, (scheme, None));
-                if self.carry::<B>(way, by, &buffer[range.clone()], true) {
-                    self.last_element().kept = Kept::Buffer(buffer, range);
-                } else {
-                    let begun = self.begun::<B>(way, lender, by, &buffer[range.clone()], true);
-                    self.add(scheme, begun, Kept::Buffer(buffer, range));
+                if !self.carry::<B>(way, by, &buffer[range.clone()], true) {
+                    self.begin_native::<B>(way, lender, by, &buffer[range.clone()], true);
                 }
+                self.last_element().kept = Kept::Buffer(buffer, range);
             }
             Memory::Migrant(migrant) if self.error.is_some() => {
                 self.add(scheme, Ok(Transfer::None(scheme)), B::keep(migrant));
@@ -336,21 +335,24 @@ impl Work {
         }
     }
 
-    /// A transfer of native memory for `asked`, by the scheme and for the reason in `by`; none after a failure.
+    /// Adds a transfer of native memory for `asked`, by the scheme and for the reason in `by`; none after a failure.
     #[inline(never)]
-    fn begun<B: Begin>(
-        &self,
+    fn begin_native<B: Begin>(
+        &mut self,
         way: &Way<'_>,
         lender: Option<&ServerHandle>,
         (asked, (by, reason)): (Scheme, (Scheme, Option<Reason>)),
         bytes: &[u8],
         is_owned: bool,
-    ) -> Result<Transfer, Error> {
-        if self.error.is_some() {
-            return Ok(Transfer::None(asked));
-        }
-        let begun = B::begin_native(&way.lent_by(lender), by, bytes, is_owned);
-        begun.map(|transfer| note(asked, reason, transfer))
+    ) {
+        let begun = match self.error.is_some() {
+            true => Ok(Transfer::None(asked)),
+            false => {
+                let begun = B::begin_native(&way.lent_by(lender), by, bytes, is_owned);
+                begun.map(|transfer| note(asked, reason, transfer))
+            }
+        };
+        self.add(asked, begun, Kept::Nothing);
     }
 
     /// Has the records carry the data, if that is how it is passed: for `asked`, by the scheme and for the reason in `by`. Returns
@@ -387,6 +389,7 @@ impl Work {
         last.expect("an element has just been added")
     }
 
+    #[inline]
     fn add(&mut self, scheme: Scheme, begun: Result<Transfer, Error>, kept: Kept) {
         let transfer = begun.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
@@ -411,6 +414,7 @@ fn is_share(scheme: Scheme) -> bool {
 }
 
 /// Says in the receipt why borrowed memory was not passed by `scheme`, if there is a reason.
+#[inline]
 fn note(scheme: Scheme, reason: Option<Reason>, mut transfer: Transfer) -> Transfer {
     match (&mut transfer, reason) {
         (Transfer::Out(output), Some(reason)) => output.note(scheme, reason),

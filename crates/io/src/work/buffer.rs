@@ -162,6 +162,7 @@ impl WorkElement {
         }
     }
 
+    #[inline(always)]
     fn output<'w>(&'w self, store: &'w Store) -> Data<'w> {
         match &self.transfer {
             Transfer::Carried(carried) => store.data(carried),
@@ -416,6 +417,7 @@ impl WorkBuffer {
     }
 
     /// Whether most of the data is copied, as far as is known: an input is still to be delivered.
+    #[inline]
     pub fn is_copied(&self) -> bool {
         self.is_copied || 2 * self.elements.iter().map(WorkElement::copied).sum::<usize>() > self.len()
     }

@@ -5,8 +5,8 @@
 //! How: the bytes are in the work itself, on both sides. The client copies outputs there when the request begins; from there
 //! they go to the record, and from the record to the server's work, where the server's code finds them. Inputs are the mirror
 //! image.
-//! Invariants: the bytes stay where they are until the work is over, since views of them are kept beside the work. What
-//! a server has not filled of an input is zeros. They are loaded and stored by [`Span`]s alone.
+//! Invariants: once all elements are there, the bytes stay where they are until the work is over, since views of them are kept
+//! beside the work. What a server has not filled of an input is zeros. They are loaded and stored by [`Span`]s alone.
 //! Limits: [`genie_passing::CARRIED`] bytes in an element; [`MAX_CARRIED`] in a request. What does not fit is passed as longer
 //! data is.
 
@@ -44,6 +44,7 @@ pub struct Carried {
 }
 
 const _: () = assert!(MAX_CARRIED <= u16::MAX as usize, "places in the store are kept in 16 bits");
+const _: () = assert!(MAX_CARRIED.is_power_of_two(), "a store has room for a power of two");
 
 /// The bytes of a work's carried elements. Any thread may load and store them: those of inputs are the server's to fill.
 /// No reference to the words is used.
@@ -60,30 +61,25 @@ const WORD: usize = size_of::<u64>();
 const LEAST: usize = 512;
 
 impl Store {
-    /// Makes room for `bytes`, before the first are put in.
-    #[inline]
-    pub(crate) fn reserve(&mut self, bytes: usize) {
-        debug_assert!(self.used == 0, "bytes in use stay where they are");
-        if bytes > self.words.len() * WORD {
-            self.grow(bytes);
-        }
-    }
-
     #[cold]
     fn grow(&mut self, bytes: usize) {
-        let len = bytes.clamp(LEAST, MAX_CARRIED) / WORD;
-        self.words = std::iter::repeat_with(|| AtomicU64::new(0)).take(len).collect();
+        let bytes = bytes.next_power_of_two().max(LEAST);
+        self.words.resize_with(bytes / WORD, AtomicU64::default);
     }
 
-    /// Takes room for an element of `len` bytes, if there is any.
+    /// Takes room for an element of `len` bytes, unless there would be more than [`MAX_CARRIED`].
     #[inline]
     fn take(&mut self, len: usize) -> Option<u16> {
         let at = self.used;
         let end = at + carried_room(len);
-        (end <= self.words.len() * WORD).then(|| {
-            self.used = end;
-            at as u16
-        })
+        if end > self.words.len() * WORD {
+            if end > MAX_CARRIED {
+                return None;
+            }
+            self.grow(end);
+        }
+        self.used = end;
+        Some(at as u16)
     }
 
     /// The first `len` bytes of an element.
@@ -107,7 +103,7 @@ impl Store {
         let passed = genie_passing::Carried::new(Scheme::Fragment, None);
         let carried = match direction {
             Direction::Out => Carried::output(self, passed, data),
-            Direction::In => Carried::input(self, passed, len).map(|input| {
+            Direction::In => Carried::input(self, passed, len, MAX_CARRIED).map(|input| {
                 self.zero(&input);
                 Carried { is_ready: false, ..input }
             }),
@@ -142,11 +138,20 @@ impl Carried {
         Some(carried)
     }
 
-    /// An input of `len` bytes, which are still what they were; none if there is no room.
+    /// An input of `len` bytes, which are still what they were; none if there is no room, or if inputs took more than `most`.
     #[inline]
-    pub(crate) fn input(store: &mut Store, passed: genie_passing::Carried, len: usize) -> Option<Self> {
+    pub(crate) fn input(
+        store: &mut Store,
+        passed: genie_passing::Carried,
+        len: usize,
+        most: usize,
+    ) -> Option<Self> {
+        let inputs = store.inputs + carried_room(len);
+        if inputs > most {
+            return None;
+        }
         let at = store.take(len)?;
-        store.inputs += carried_room(len);
+        store.inputs = inputs;
         Some(Self { direction: Direction::In, is_ready: true, at, len: len as u16, passed })
     }
 
@@ -258,6 +263,21 @@ impl Work {
         self.store.used != self.store.inputs
     }
 
+    /// Calls `see` with the outputs whose bytes the request's record carries, in order.
+    #[inline]
+    pub fn each_carried_output(&self, mut see: impl FnMut(&Carried)) {
+        if !self.carries_outputs() {
+            return;
+        }
+        for element in self.buffers.iter().flat_map(|buffer| &buffer.elements) {
+            if let Transfer::Carried(carried) = &element.transfer
+                && !carried.is_input()
+            {
+                see(carried);
+            }
+        }
+    }
+
     /// Calls `see` with the inputs whose bytes the reply carries, in order, and how many of each were passed.
     #[inline]
     pub fn each_carried_input(&self, mut see: impl FnMut(&WorkElement, usize)) {
@@ -300,7 +320,7 @@ impl Work {
     /// Adds an element of a request that came in a record to the last buffer: an output of `data`, or an input of `len` bytes.
     ///
     /// # Panics
-    /// No buffer has been begun, or there is more than [`Work::received`] was told.
+    /// No buffer has been begun, or the carried elements take more than [`MAX_CARRIED`].
     #[inline]
     pub fn receive(&mut self, direction: Direction, data: &[u8], len: usize) {
         let element = self.store.receive(direction, data, len);

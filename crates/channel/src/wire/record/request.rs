@@ -168,8 +168,6 @@ pub struct Request<'a> {
     pub bytes: u64,
     /// The bytes of the carried outputs, one after the other.
     pub carried: &'a [u8],
-    /// The room that the carried elements take together: at most [`MAX_CARRIED`](super::MAX_CARRIED).
-    pub carried_room: usize,
     buffers: Parts<'a, Buffer<'a>>,
 }
 
@@ -223,8 +221,7 @@ impl<'a> Request<'a> {
         };
         cursor.end()?;
         let (slot, service, room) = (head.slot.get(), head.service.get(), head.room.get() as usize);
-        let Tally { bytes, carried_room, .. } = tally;
-        Ok(Self { slot, service, argument, room, bytes, carried, carried_room, buffers })
+        Ok(Self { slot, service, argument, room, bytes: tally.bytes, carried, buffers })
     }
 
     /// The buffers, in order.
