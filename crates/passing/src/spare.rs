@@ -1,27 +1,34 @@
-//! Spares: memory of a transfer that is over, kept for its thread's next one.
+//! Spares: memory of transfers that are over, kept for their thread's next ones.
 //!
 //! Why: calls of the allocator are a visible part of what a short request costs. The test `allocations` of the io crate
-//! checks that a short request makes none.
+//! checks that a short request makes none, nor do several in flight.
 //! Invariants: a kept value holds nothing that belongs to anybody; the code that keeps it makes sure of that.
-//! Limits: one value for each thread and kind; a value that is kept takes the place of the one before.
+//! Limits: [`MOST`] values for each thread and kind; what is kept beyond them is dropped.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// A thread's place for one value that is over.
-pub struct Spare<T>(Cell<Option<T>>);
+/// The most values of a kind that a thread keeps: as many as a client with several requests in flight uses in turn.
+const MOST: usize = 32;
+
+/// A thread's place for values that are over.
+pub struct Spare<T> {
+    /// The value that was kept last: where one transfer follows the other, there are no others.
+    last: Cell<Option<T>>,
+    others: Cell<Vec<T>>,
+}
 
 impl<T> Spare<T> {
     /// An empty place.
     #[must_use]
     pub const fn none() -> Self {
-        Self(Cell::new(None))
+        Self { last: Cell::new(None), others: Cell::new(Vec::new()) }
     }
 
-    /// Takes the value that this thread has kept, if there is one. A thread that is about to end has none.
+    /// Takes a value that this thread has kept, if there is one. A thread that is about to end has none.
     #[inline]
     pub fn take(place: &'static LocalKey<Self>) -> Option<T> {
-        place.try_with(|spare| spare.0.take()).ok().flatten()
+        place.try_with(|spare| spare.last.take().or_else(|| spare.take_other())).ok().flatten()
     }
 
     /// Keeps `over` for this thread's next one. A thread that is about to end has no next one, and drops it.
@@ -29,8 +36,34 @@ impl<T> Spare<T> {
     pub fn keep(place: &'static LocalKey<Self>, over: T) {
         // All of shuttle's threads, in all of its executions, are one thread of the system.
         if !cfg!(interleaved) {
-            let _ = place.try_with(|spare| spare.0.set(Some(over)));
+            let _ = place.try_with(|spare| {
+                if let Some(before) = spare.last.replace(Some(over)) {
+                    spare.keep_other(before);
+                }
+            });
         }
+    }
+
+    #[inline(never)]
+    fn take_other(&self) -> Option<T> {
+        let mut others = self.others.take();
+        let other = others.pop();
+        self.others.set(others);
+        other
+    }
+
+    #[inline(never)]
+    fn keep_other(&self, before: T) {
+        let mut others = self.others.take();
+        let left = if others.len() < MOST - 1 {
+            others.push(before);
+            None
+        } else {
+            Some(before)
+        };
+        self.others.set(others);
+        // Only now: what is dropped may keep something.
+        drop(left);
     }
 }
 
@@ -52,7 +85,14 @@ mod tests {
         Spare::keep(&SPARE, Box::new(2));
         assert_eq!(thread::spawn(|| Spare::take(&SPARE)).join().expect("another thread"), None);
         assert_eq!(Spare::take(&SPARE), Some(Box::new(2)));
+        assert_eq!(Spare::take(&SPARE), Some(Box::new(1)));
         assert_eq!(Spare::take(&SPARE), None);
+    }
+
+    #[test]
+    fn no_more_than_the_most_are_kept() {
+        (0..2 * MOST as u32).for_each(|number| Spare::keep(&SPARE, Box::new(number)));
+        assert_eq!(std::iter::from_fn(|| Spare::take(&SPARE)).count(), MOST);
     }
 
     /// When its thread ends, keeps a value, takes one, and says what it took.

@@ -10,7 +10,7 @@ use genie_sys::fork::Maker;
 
 use crate::client::presence::Presence;
 use crate::deadline::deadline_after;
-use crate::exchange::{Exchange, Found};
+use crate::exchange::{Exchange, Found, Pair};
 use crate::work::Destinations;
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle, telemetry};
 
@@ -29,7 +29,8 @@ pub(crate) fn next_look(ends: Option<Instant>) -> Option<Instant> {
 #[derive(Debug)]
 #[must_use = "dropping a pending request discards its reply"]
 pub struct Pending<'i> {
-    exchange: Arc<Exchange>,
+    /// None when the reply has been taken and nothing else is left of the request.
+    exchange: Option<Arc<Exchange>>,
     server: ServerHandle,
     destinations: Destinations<'i>,
     /// How long the server may take to let an aborted request go.
@@ -58,7 +59,7 @@ impl<'i> Pending<'i> {
     ) -> Self {
         let maker = Maker::this_process();
         Self {
-            exchange,
+            exchange: Some(exchange),
             server,
             destinations,
             abort_timeout,
@@ -71,9 +72,13 @@ impl<'i> Pending<'i> {
         }
     }
 
+    fn exchange(&self) -> &Exchange {
+        self.exchange.as_ref().expect("a pending request has its exchange until its reply is taken")
+    }
+
     /// The request's name.
     pub fn id(&self) -> RequestId {
-        self.exchange.id()
+        self.exchange().id()
     }
 
     /// Whether this process is a child, made by fork, of the one that made the request. In such a child there is an error to
@@ -88,17 +93,17 @@ impl<'i> Pending<'i> {
         if self.is_inherited() {
             return true;
         }
-        if !self.exchange.is_replied() {
+        if !self.exchange().is_replied() {
             self.server.collect();
         }
-        self.exchange.is_replied()
+        self.exchange().is_replied()
     }
 
     /// Whether the reply is there; if not, the task is woken when it is: for futures. The thread that takes the reply off its channel,
     /// or has a server's [`Completer`](crate::Completer) look, wakes the task, so some thread must wait for a reply or call
     /// [`Interface::collect`]: see [`Interface::descriptor`]. The last task that asked is woken.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.is_inherited() || self.exchange.poll(context.waker()) {
+        if self.is_inherited() || self.exchange().poll(context.waker()) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -135,7 +140,7 @@ impl<'i> Pending<'i> {
         if self.is_inherited() {
             return Err(Error::Inherited);
         }
-        self.exchange.look(|work| work.peek(peeks)).unwrap_or(Err(Error::Aborted))
+        self.exchange().look(|work| work.peek(peeks)).unwrap_or(Err(Error::Aborted))
     }
 
     /// Waits for the reply and takes it, delivering the inputs' data to `others` in place of the buffers of the request,
@@ -177,7 +182,7 @@ impl<'i> Pending<'i> {
     /// waits.
     pub fn give_up(&self) {
         if !self.is_inherited() {
-            self.server.evict(&self.exchange, &Error::Aborted, self.abort_timeout);
+            self.server.evict(self.exchange(), &Error::Aborted, self.abort_timeout);
         }
     }
 
@@ -190,20 +195,20 @@ impl<'i> Pending<'i> {
     fn wait_until(&self, deadline: Option<Instant>) -> bool {
         loop {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                if !self.exchange.is_replied() {
+                if !self.exchange().is_replied() {
                     self.server.collect();
                 }
-                return self.exchange.is_replied();
+                return self.exchange().is_replied();
             }
             let look = next_look(self.ends);
-            let is_replied = self.server.wait_for(&self.exchange, deadline.into_iter().chain(look).min());
+            let is_replied = self.server.wait_for(self.exchange(), deadline.into_iter().chain(look).min());
             if is_replied || look.is_none() || self.is_inherited() {
                 return is_replied;
             }
         }
     }
 
-    fn finish(&self, destinations: Destinations<'_>, others: &mut [&mut [u8]]) -> Result<Reply, Failed> {
+    fn finish(&mut self, destinations: Destinations<'_>, others: &mut [&mut [u8]]) -> Result<Reply, Failed> {
         if self.is_inherited() {
             return Err(Error::Inherited.into());
         }
@@ -212,20 +217,24 @@ impl<'i> Pending<'i> {
         if self.is_inherited() {
             return Err(Error::Inherited.into());
         }
-        deliver(self.exchange.take(), &self.server, (destinations, others), self.gave)
+        let taken = self.exchange.take().map(Pair::take);
+        let (found, exchange) = taken.expect("a pending request has its exchange until its reply is taken");
+        self.exchange = exchange;
+        deliver(found, &self.server, (destinations, others), self.gave)
     }
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
+        let Some(exchange) = self.exchange.take() else { return };
         if self.is_inherited() {
             // What the exchange holds belongs to the parent, and threads of the parent may hold its locks.
-            return std::mem::forget(Arc::clone(&self.exchange));
+            return std::mem::forget(exchange);
         }
-        if self.aborts && !self.exchange.is_replied() {
-            self.server.give_up(&self.exchange, &Error::Aborted, self.abort_timeout);
+        if self.aborts && !exchange.is_replied() {
+            self.server.give_up(&exchange, &Error::Aborted, self.abort_timeout);
         }
-        if self.exchange.depart() {
+        if exchange.depart() {
             self.server.tend();
         }
     }
