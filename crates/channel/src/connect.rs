@@ -340,6 +340,7 @@ fn remote(
             body: Body::new(),
             aborts: Vec::new(),
         }),
+        is_untold: AtomicBool::new(false),
         waker: ends.consumer.waker(),
         receiving: Mutex::new(Receiving { consumer: ends.consumer, record: Record::new() }),
         followers: Followers::default(),

@@ -32,6 +32,7 @@ pub(super) struct Receiving {
 impl Remote {
     /// Waits until the awaited request has its reply, or has been given up; returns false if the deadline came first.
     pub(super) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
+        self.tell();
         let mut waits = Waits::default();
         let is_replied = self.wait_until(awaited, deadline, &mut waits);
         waits.tell();
@@ -107,6 +108,7 @@ impl Remote {
 
     /// Takes the replies that are there; returns how many it took. It takes none while another thread leads.
     pub(super) fn collect(&self) -> usize {
+        self.tell();
         let Some(mut receiving) = self.receiving.try_lock() else { return 0 };
         let taken = self.receive(&mut receiving, &mut Awaited::none());
         drop(receiving);
@@ -124,6 +126,7 @@ impl Remote {
 
     /// As [`Remote::collect`], for a loop that waits for the descriptor, which is not readable afterwards.
     pub(super) fn collect_watched(&self) -> usize {
+        self.tell();
         self.link.loop_waker().begin_look();
         let Some(mut receiving) = self.receiving.try_lock() else {
             // The leader takes the reply for which the bell rang, and tells the loop. It does not clear the bell.
@@ -144,6 +147,7 @@ impl Remote {
     /// Makes the descriptor become readable when the next reply comes, or when another thread takes one. Returns false when
     /// a reply is there already, or other threads have taken some since the loop collected.
     pub(super) fn arm(&self) -> bool {
+        self.tell();
         // This comes first: a thread that leads now looks at it when it stops leading.
         let is_armed = self.link.loop_waker().arm();
         self.arm_bell() & is_armed

@@ -47,6 +47,8 @@ pub(crate) struct Remote {
     /// The server rings it for loops that wait by descriptor.
     pub(super) bell: Event,
     pub(super) sending: Mutex<Sending>,
+    /// There may be requests on the ring for which the server's bell has not rung.
+    pub(super) is_untold: AtomicBool,
     pub(super) receiving: Mutex<Receiving>,
     /// Wakes the leader.
     pub(super) waker: genie_ring::Waker,
@@ -174,6 +176,10 @@ impl Carrier for Remote {
         }
     }
 
+    fn tell(&self) {
+        Self::tell(self);
+    }
+
     fn abort(&self, request: RequestId) {
         let mut sending = self.sending.lock();
         let Some(slot) = sending.table.find(request) else { return };
@@ -246,6 +252,19 @@ impl Carrier for Remote {
 }
 
 impl Remote {
+    /// Rings the server's bell for requests for which it has not rung.
+    #[inline]
+    pub(super) fn tell(&self) {
+        // Acquire pairs with the Release of the thread that has put a request on the ring: the bell rings for that one, too. A thread
+        // sees its own requests in any case.
+        if self.is_untold.load(Ordering::Relaxed)
+            && !self.is_inherited()
+            && self.is_untold.swap(false, Ordering::Acquire)
+        {
+            self.sending.lock().producer.ring_bell();
+        }
+    }
+
     /// Applies what the server grants.
     pub(super) fn grant(&self, granted: Limits) {
         let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
@@ -275,7 +294,7 @@ impl Remote {
         if sending.body.len() > self.record_max && request.work().carries_outputs() {
             return Err(Refused::TooLong);
         }
-        sending.push_request().map_err(|error| match error {
+        sending.publish_request().map_err(|error| match error {
             PushError::Full => Refused::NoRoom(sending.table.full()),
             PushError::TooLong { len, max } => Refused::Error(Error::TooManyParts { len, max }),
             error => {
@@ -283,6 +302,10 @@ impl Remote {
                 Refused::Error(self.link.error())
             }
         })?;
+        match request.is_told_later() {
+            true => self.is_untold.store(true, Ordering::Release),
+            false => sending.producer.ring_bell(),
+        }
         Ok((slot, bytes))
     }
 
@@ -346,15 +369,15 @@ impl Remote {
 }
 
 impl Sending {
-    /// Puts the request in `body` on the ring. If there are new control messages, a record before it says which of them it
-    /// rests on.
-    fn push_request(&mut self) -> Result<(), PushError> {
+    /// Puts the request in `body` on the ring, without ringing the server's bell. If there are new control messages, a record before
+    /// it says which of them it rests on.
+    fn publish_request(&mut self) -> Result<(), PushError> {
         let said = self.announcements.said();
         if said != self.told {
             self.producer.push(Kind::Said as u8, &encode_said(said))?;
             self.told = said;
         }
-        self.producer.push(Kind::Request as u8, &self.body)
+        self.producer.publish(Kind::Request as u8, &self.body)
     }
 
     /// Asks the server to let a request go; returns whether there was room for that.

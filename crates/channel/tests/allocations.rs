@@ -1,4 +1,4 @@
-//! Allocations: a short request allocates nothing, once its thread has made a request like it.
+//! Allocations: a short request allocates nothing, once its thread has made a request like it; nor do several in flight.
 //!
 //! Why: calls of the allocator are a noticeable part of a short request's cost.
 
@@ -69,6 +69,28 @@ fn assert_allocates_nothing(interface: &Interface, server: &ServerHandle) {
     });
 }
 
+/// Keeps several requests of a kind in flight, and says which kinds allocate.
+fn assert_several_allocate_nothing(interface: &Interface, server: &ServerHandle) {
+    let bytes = interface.allocate(LEN).expect("a buffer");
+    for what in ["nothing", "copy", "emulated copy"] {
+        assert_none(&format!("several requests with {what}"), || {
+            let mut batch = interface.batch();
+            let pending = [(); 8].map(|()| {
+                let request = match what {
+                    "nothing" => interface.request(server, NULL),
+                    "copy" => interface.request(server, SINK).out(Out::copy(&bytes)).room(8),
+                    _ => interface.request(server, SINK).out(Out::emulated_copy(&bytes)).room(8),
+                };
+                request.batched(&mut batch).submit().expect("a request")
+            });
+            drop(batch);
+            for pending in pending {
+                pending.sync().expect("a reply");
+            }
+        });
+    }
+}
+
 fn share_out(interface: &Interface, server: &ServerHandle, scheme: Scheme, held: &mut Option<Buffer>) {
     let element = Out::owned(scheme, held.take().expect("the buffer"));
     let mut reply = interface.request(server, SINK).out(element).room(8).send().expect("a reply");
@@ -90,7 +112,9 @@ fn assert_none(what: &str, mut request: impl FnMut()) {
 
 #[test]
 fn a_short_request_in_process_allocates_nothing() {
-    assert_allocates_nothing(&interface(), &ServerHandle::new(Memory::customized()));
+    let (interface, server) = (interface(), ServerHandle::new(Memory::customized()));
+    assert_allocates_nothing(&interface, &server);
+    assert_several_allocate_nothing(&interface, &server);
 }
 
 #[test]
@@ -98,4 +122,5 @@ fn a_short_request_between_processes_makes_its_client_allocate_nothing() {
     let interface = interface();
     let (server, _running, _folder) = connected(&interface);
     assert_allocates_nothing(&interface, &server);
+    assert_several_allocate_nothing(&interface, &server);
 }

@@ -64,10 +64,10 @@ mod names {
     pub use genie_file as file;
     pub use genie_io::servers::memory;
     pub use genie_io::{
-        Anticipated, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed, Filled,
-        Fragment, In, Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending, PerClient,
-        Preference, Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server,
-        ServerError, ServerHandle, Service, ServiceId, Shared, Stream, Streams,
+        Anticipated, Batch, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed,
+        Filled, Fragment, In, Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending,
+        PerClient, Preference, Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned,
+        Server, ServerError, ServerHandle, Service, ServiceId, Shared, Stream, Streams,
     };
     pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
     pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};

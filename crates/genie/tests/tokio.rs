@@ -13,6 +13,7 @@ use genie::{
     ServerHandle, Service, ServiceId, memory,
 };
 use genie_sys::lock::Mutex;
+use genie_sys::poll::readable;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -365,7 +366,7 @@ impl Completer for Ring {
     }
 
     fn wait(&self, timeout: Duration) {
-        genie_sys::poll::readable(&self.0.bell, Some(timeout)).unwrap();
+        readable(&self.0.bell, Some(timeout)).unwrap();
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -438,6 +439,34 @@ async fn a_task_that_has_its_reply_leaves_no_other_one_asleep() {
     store_and_fetch(&stage.client, &fast, 1).await;
     keeper.kept().pop().unwrap().reply(Ok(()));
     timeout(FOR_EVER, waiting).await.expect("the task is woken").unwrap().unwrap();
+}
+
+/// Otherwise the task would wait for a server that sleeps.
+#[tokio::test(flavor = "current_thread")]
+async fn a_task_that_waits_has_its_server_told_of_a_batch_that_goes_on() {
+    let stage = Stage::new();
+    let memory = memory::Memory::customized();
+    let serving = Listener::bind_in(&stage.directory, "driven", memory, ServeOptions::default());
+    let mut driven = serving.unwrap().drive().unwrap();
+    let server = std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| stage.connect("driven"));
+        while !connecting.is_finished() {
+            driven.serve();
+        }
+        connecting.join().unwrap()
+    });
+    while !driven.arm() {
+        driven.serve();
+    }
+    let mut batch = stage.genie().batch();
+    let request = stage.genie().request(&server, memory::NULL).batched(&mut batch);
+    let pending = stage.client.submit(request).await.unwrap();
+    assert!(!readable(driven.descriptor(), Some(Duration::ZERO)).unwrap(), "the batch goes on");
+    timeout(Duration::ZERO, stage.client.replied(&pending)).await.unwrap_err();
+    assert!(readable(driven.descriptor(), Some(Duration::ZERO)).unwrap());
+    while driven.serve() {}
+    timeout(FOR_EVER, stage.client.replied(&pending)).await.unwrap().unwrap();
+    pending.sync().unwrap();
 }
 
 /// Such a request was made, and never found replied to: its replies were nobody's to take.

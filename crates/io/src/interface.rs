@@ -479,7 +479,7 @@ impl Interface {
         let is_sent = match originated {
             Ok(()) => {
                 request.server.asked_by(&self.0.presence);
-                let by = (self.passing(), patience);
+                let by = (self.passing(), patience, request.is_told_later);
                 request.server.request(work, server, (request.service, access), by)
             }
             Err(reason) => {

@@ -46,6 +46,7 @@ pub use interface::preference::Preference;
 pub use limits::Limits;
 pub use reply::{Reply, ReplyBuffer, ReplyElement, Returned};
 pub use request::Request;
+pub use request::batch::Batch;
 pub use request::element::{Element, In, Out, Shared};
 pub use request::id::RequestId;
 pub use request::pending::Pending;

@@ -3,6 +3,7 @@
 //! How: functions that compose a request are always inlined; otherwise each step would copy the request through memory.
 //! Source: thesis §7.1 (`io_request`), §7.3 (buffer headers).
 
+pub(crate) mod batch;
 pub(crate) mod element;
 pub(crate) mod id;
 pub(crate) mod pending;
@@ -32,6 +33,8 @@ pub struct Request<'r, 'o, 'i> {
     pub(crate) room: usize,
     /// Dropping the pending request aborts it.
     pub(crate) aborts: bool,
+    /// The server is told of it later, by [`ServerHandle::tell`].
+    pub(crate) is_told_later: bool,
     pub(crate) buffers: Buffers<'o, 'i>,
 }
 
@@ -105,6 +108,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
             argument: &[],
             room: 0,
             aborts: false,
+            is_told_later: false,
             buffers: Buffers::default(),
         }
     }

@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use genie_io::{In, Interface, Out, Request};
+use genie_io::{Batch, In, Interface, Out, Request};
 use serde::de::DeserializeOwned;
 
 use crate::ROOM;
@@ -100,6 +100,13 @@ where
     #[inline(always)]
     pub fn abort_on_drop(mut self) -> Self {
         self.request = self.request.abort_on_drop();
+        self
+    }
+
+    /// Makes the call in a batch, as [`Request::batched`] does.
+    #[inline(always)]
+    pub fn batched(mut self, batch: &mut Batch) -> Self {
+        self.request = self.request.batched(batch);
         self
     }
 

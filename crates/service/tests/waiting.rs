@@ -43,7 +43,12 @@ fn many_calls_are_pending_at_once() {
     let genie = interface();
     let served = serve(&genie, SmallServer::new(Smalls));
     let small = SmallClient::new(&genie, served.server.clone()).unwrap();
-    let pending: Vec<_> = (0..100).map(|n| small.root(f64::from(n * n)).submit().unwrap()).collect();
+    let mut batch = genie.batch();
+    let root = |n: i32| match n % 2 {
+        0 => small.root(f64::from(n * n)).submit().unwrap(),
+        _ => small.root(f64::from(n * n)).batched(&mut batch).submit().unwrap(),
+    };
+    let pending: Vec<_> = (0..100).map(root).collect();
     for (n, pending) in pending.into_iter().enumerate() {
         assert_eq!(pending.sync().unwrap().value, n as f64);
     }

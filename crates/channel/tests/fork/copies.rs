@@ -11,6 +11,7 @@ use genie_io::{ClientId, Completions, Error, Incoming, Out, RequestId, Server, S
 use genie_memory::Direction;
 use genie_passing::{Costs, Passing};
 use genie_sys::lock::Mutex;
+use genie_sys::poll::readable;
 
 use super::{Fixture, PATIENCE, connect, drop_copy, in_child, interface, store_and_fetch};
 
@@ -79,7 +80,19 @@ fn a_childs_copy_of_a_driven_server_tells_no_server_that_its_clients_have_left()
         drop_copy(&driven);
         if kept.1.load(Ordering::Relaxed) { Err(1) } else { Ok(()) }
     });
-    let pending = interface.request(&server, NULL).submit().expect("a request");
+    while !driven.arm() {
+        driven.serve();
+    }
+    let mut batch = interface.batch();
+    let pending = interface.request(&server, NULL).batched(&mut batch).submit().expect("a request");
+    in_child(|| {
+        drop_copy(&batch);
+        Ok(())
+    });
+    let is_woken = || readable(driven.descriptor(), Some(Duration::ZERO)).expect("an answer");
+    assert!(!is_woken(), "the batch is the parent's");
+    drop(batch);
+    assert!(is_woken());
     while !driven.serve() {
         std::thread::yield_now();
     }

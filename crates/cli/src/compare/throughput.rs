@@ -1,7 +1,7 @@
 //! One-way throughput: outputs with several requests in flight, as made by a client that does not wait for each reply.
 //!
-//! How: the client makes requests until as many are in flight as asked for, and then waits for the oldest reply before each
-//! further request. Each scheme is measured twice: with system buffers recycled in a small rotation, and as calibration
+//! How: the client makes requests, in one batch, until as many are in flight as asked for, and then takes the replies of the older half.
+//! Each scheme is measured twice: with system buffers recycled in a small rotation, and as calibration
 //! found best. Beside them a stream of buffers through plain shared memory is measured, with few buffers and with many,
 //! which shows whether recycling matters on this machine.
 //! Limits: lengths up to 1 MiB; longer data does not need many requests.
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use genie::mechanism::model::Allocation;
-use genie::{Error, Pending, Scheme};
+use genie::{Batch, Error, Pending, Scheme};
 use genie_baselines::Baselines;
 use genie_lab::client_buffer::ClientBuffer;
 use genie_lab::data::sum;
@@ -185,18 +185,27 @@ impl Flow {
         count: usize,
     ) -> Result<(), Error> {
         let mut flight = VecDeque::with_capacity(self.outstanding);
-        for _ in 0..count {
-            if flight.len() == self.outstanding {
-                self.finish(flight.pop_front())?;
+        let mut left = count;
+        while left > 0 {
+            let mut batch = bench.genie.batch();
+            while left > 0 && flight.len() < self.outstanding {
+                flight.push_back(self.begin(bench, &mut batch, &mut buffers[0])?);
+                buffers.rotate_left(1);
+                left -= 1;
             }
-            let buffer = &mut buffers[0];
-            flight.push_back(self.begin(bench, buffer)?);
-            buffers.rotate_left(1);
+            drop(batch);
+            let older = flight.len().div_ceil(2);
+            flight.drain(..older).try_for_each(|pending| self.finish(pending))?;
         }
-        flight.into_iter().try_for_each(|pending| self.finish(Some(pending)))
+        flight.into_iter().try_for_each(|pending| self.finish(pending))
     }
 
-    fn begin(&self, bench: &Bench, buffer: &mut ClientBuffer) -> Result<Pending<'static>, Error> {
+    fn begin(
+        &self,
+        bench: &Bench,
+        batch: &mut Batch,
+        buffer: &mut ClientBuffer,
+    ) -> Result<Pending<'static>, Error> {
         let task = if self.touch.by_server() { Task::SUM } else { Task::NULL };
         let prepare = |bytes: &mut [u8]| {
             if let Some(amount) = self.touch.by_client() {
@@ -206,12 +215,11 @@ impl Flow {
         let prepared = buffer.prepare(&bench.genie, self.scheme, self.len, prepare)?;
         let element = buffer.output(self.scheme, prepared);
         let request = bench.request(self.place, task, |request| request.out(element));
-        request.submit().map_err(|failed| failed.error)
+        request.batched(batch).submit().map_err(|failed| failed.error)
     }
 
     /// Takes the reply; the sum of a native buffer's data is known.
-    fn finish(&self, pending: Option<Pending<'_>>) -> Result<(), Error> {
-        let Some(pending) = pending else { return Ok(()) };
+    fn finish(&self, pending: Pending<'_>) -> Result<(), Error> {
         let reply = pending.sync().map_err(|failed| failed.error)?;
         let found = reply.argument().try_into().ok().map(u64::from_le_bytes);
         if self.sum.is_some_and(|sum| found != Some(sum)) {

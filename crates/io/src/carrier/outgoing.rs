@@ -24,13 +24,19 @@ pub struct Outgoing {
     /// None when the request is over.
     held: Option<(Box<Work>, Arc<Exchange>)>,
     service: ServiceId,
+    is_told_later: bool,
     /// The client has its reply, and the server goes on with the outputs.
     is_anticipated: bool,
 }
 
 impl Outgoing {
-    pub(crate) fn new(work: Box<Work>, exchange: Arc<Exchange>, service: ServiceId) -> Self {
-        Self { held: Some((work, exchange)), service, is_anticipated: false }
+    pub(crate) fn new(
+        work: Box<Work>,
+        exchange: Arc<Exchange>,
+        service: ServiceId,
+        is_told_later: bool,
+    ) -> Self {
+        Self { held: Some((work, exchange)), service, is_told_later, is_anticipated: false }
     }
 
     /// The request's name in this process, by which [`Carrier::abort`] asks for it.
@@ -41,6 +47,11 @@ impl Outgoing {
     /// The service that is asked for.
     pub fn service(&self) -> ServiceId {
         self.service
+    }
+
+    /// Whether the carrier need not wake a server that sleeps for this request: [`Carrier::tell`] will be called.
+    pub fn is_told_later(&self) -> bool {
+        self.is_told_later
     }
 
     /// The request's argument and buffers.

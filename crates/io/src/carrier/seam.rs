@@ -73,6 +73,11 @@ pub trait Carrier: Debug + Send + Sync {
     /// request was sent; if not, the request has failed.
     fn request(&self, request: Outgoing, passing: &Passing, patience: Patience) -> bool;
 
+    /// Wakes the server if it sleeps, and was not woken for a request that [is told later](Outgoing::is_told_later). The carrier does so
+    /// itself before a thread waits for replies, takes some, or arms a descriptor. A carrier that tells its server of each request at
+    /// once has nothing to do here.
+    fn tell(&self) {}
+
     /// Asks the server to let a request go.
     fn abort(&self, request: RequestId);
 

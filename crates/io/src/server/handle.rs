@@ -205,11 +205,11 @@ impl ServerHandle {
         mut work: Box<Work>,
         exchange: Arc<Exchange>,
         (service, access): (ServiceId, Access),
-        (passing, patience): (&Passing, Patience),
+        (passing, patience, is_told_later): (&Passing, Patience, bool),
     ) -> bool {
         match &self.0 {
             Place::There(carrier) => {
-                carrier.request(Outgoing::new(work, exchange, service), passing, patience)
+                carrier.request(Outgoing::new(work, exchange, service, is_told_later), passing, patience)
             }
             Place::Here(server) => {
                 match work.map_lent(access) {
@@ -220,6 +220,13 @@ impl ServerHandle {
                 }
                 true
             }
+        }
+    }
+
+    /// Wakes a server in another process, if it sleeps and has not been told of all requests.
+    pub(crate) fn tell(&self) {
+        if let Some(carrier) = self.carrier() {
+            carrier.tell();
         }
     }
 
