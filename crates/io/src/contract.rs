@@ -69,8 +69,11 @@ impl Contract {
         if let Some(reason) = &originated.over {
             return Err(reason.clone());
         }
-        originated.requests.retain(|request| !request.is_over());
+        let over: Vec<_> = originated.requests.extract_if(.., |request| request.is_over()).collect();
         originated.requests.push(request);
+        drop(originated);
+        // Without the lock: these may hold the last handles of servers, whose code then runs.
+        drop(over);
         Ok(())
     }
 
