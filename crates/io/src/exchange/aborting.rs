@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Exchange, Phase, State};
-use crate::Error;
 use crate::contract::Contract;
 use crate::deadline::deadline_after;
 use crate::primitive::Ordering;
+use crate::{Error, telemetry};
 
 /// Whether the server was asked to let the request go: of several threads that abort it, one does that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,20 +18,13 @@ pub(super) enum Asked {
     Yes,
 }
 
-/// A request that a thread has begun to abort.
-pub(crate) struct Aborting {
-    /// Whether this thread is the first.
-    pub(crate) is_first: bool,
-    /// The request's contract, if its server has made one.
-    pub(crate) contract: Option<Arc<Contract>>,
-}
-
 impl Exchange {
-    /// Notes that the request is being aborted; none if there is a reply.
+    /// Notes that the request of this server is being aborted, unless there is a reply. Returns its contract, if the server has made
+    /// one.
     ///
     /// A request that its client has given up is still to be aborted, if its server was not asked: a thread that aborts it may be busy
     /// with what it originated.
-    pub(crate) fn begin_to_abort(&self, reason: &Error) -> Option<Aborting> {
+    pub(crate) fn begin_to_abort(&self, server: &str, reason: &Error) -> Option<Option<Arc<Contract>>> {
         let mut state = self.state.lock();
         let is_pending = match state.phase {
             Phase::Waiting | Phase::Forgotten => true,
@@ -46,7 +39,12 @@ impl Exchange {
         // The server takes one lock for the abort and for the request; the lock orders this store for the thread that hands
         // the request over.
         self.is_aborting.store(true, Ordering::Relaxed);
-        Some(Aborting { is_first, contract: state.contract.upgrade() })
+        let contract = state.contract.upgrade();
+        drop(state);
+        if is_first {
+            telemetry::aborted(server, self.id(), reason);
+        }
+        Some(contract)
     }
 
     /// Asks the server to let the request go, by `ask`, unless another thread has asked it; returns whether there was no reply yet.

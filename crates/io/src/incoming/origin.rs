@@ -13,7 +13,7 @@ use crate::work::location::{Location, Locations};
 use crate::{Client, Error, RequestId};
 
 /// The client that gets the reply.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) enum Origin {
     /// A client in this process.
     Here(Arc<Exchange>),

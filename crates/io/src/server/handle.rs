@@ -212,7 +212,7 @@ impl ServerHandle {
                 carrier.request(Outgoing::new(work, exchange, service, is_told_later), passing, patience)
             }
             Place::Here(server) => {
-                match work.map_lent(access) {
+                match work.map_located(access) {
                     Ok(()) => {
                         server.request(|| Incoming::new(work, Origin::Here(exchange), service, access));
                     }

@@ -12,15 +12,15 @@ use crate::contract::{Contract, Originated};
 use crate::deadline::deadline_after;
 use crate::exchange::Exchange;
 use crate::primitive::spawn;
-use crate::{Error, ServerHandle, telemetry};
+use crate::{Error, ServerHandle};
 
-/// A request that its contractor made of this server.
-struct Asked {
+/// A request that a contractor made of a server.
+struct Subcontract {
     exchange: Weak<Exchange>,
     server: ServerHandle,
 }
 
-impl Originated for Asked {
+impl Originated for Subcontract {
     fn is_over(&self) -> bool {
         self.exchange.strong_count() == 0
     }
@@ -38,12 +38,12 @@ impl Originated for Asked {
 impl ServerHandle {
     /// A request of this server, for the one that originates it.
     pub(crate) fn originated(&self, exchange: &Arc<Exchange>) -> Arc<dyn Originated> {
-        Arc::new(Asked { exchange: Arc::downgrade(exchange), server: self.clone() })
+        Arc::new(Subcontract { exchange: Arc::downgrade(exchange), server: self.clone() })
     }
 
     /// Gives a request up, and asks the server to let it go, without waiting for that.
     pub(crate) fn give_up(&self, exchange: &Arc<Exchange>, reason: &Error, grace: Duration) {
-        match self.begin_to_evict(exchange, reason) {
+        match exchange.begin_to_abort(self.name(), reason) {
             Some(contract @ Some(_)) => {
                 // Aborting what the request originated takes time.
                 let (exchange, server, of) = (Arc::clone(exchange), self.clone(), reason.clone());
@@ -52,7 +52,7 @@ impl ServerHandle {
                     server.go_on_to_evict(&exchange, contract, &of, grace);
                 });
             }
-            Some(None) => drop(self.ask(exchange)),
+            Some(None) => drop(self.go_on_to_evict(exchange, None, reason, grace)),
             None => {}
         }
         exchange.give_up(reason);
@@ -71,17 +71,8 @@ impl ServerHandle {
     /// Asks the server to let a request go, after whatever the request originated has been aborted; returns whether there
     /// was no reply yet.
     pub(crate) fn ask_to_let_go(&self, exchange: &Exchange, reason: &Error, grace: Duration) -> bool {
-        let begun = self.begin_to_evict(exchange, reason);
+        let begun = exchange.begin_to_abort(self.name(), reason);
         begun.is_some_and(|contract| self.go_on_to_evict(exchange, contract, reason, grace))
-    }
-
-    /// Notes that a request is being aborted, unless there is a reply. Returns its contract, if its server has made one.
-    fn begin_to_evict(&self, exchange: &Exchange, reason: &Error) -> Option<Option<Arc<Contract>>> {
-        let aborting = exchange.begin_to_abort(reason)?;
-        if aborting.is_first {
-            telemetry::aborted(self.name(), exchange.id(), reason);
-        }
-        Some(aborting.contract)
     }
 
     fn go_on_to_evict(
@@ -94,10 +85,6 @@ impl ServerHandle {
         if let Some(contract) = contract {
             contract.evict(reason, grace);
         }
-        self.ask(exchange)
-    }
-
-    fn ask(&self, exchange: &Exchange) -> bool {
         exchange.ask(|| self.abort(exchange.id()))
     }
 }
