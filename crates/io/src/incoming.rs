@@ -472,10 +472,8 @@ impl Incoming {
 }
 
 fn check_range(range: &Range<usize>, len: usize) -> Result<(), Error> {
-    match range.start > range.end || range.end > len {
-        true => Err(genie_passing::Error::TooLong { actual: range.end, len }.into()),
-        false => Ok(()),
-    }
+    Error::check_len(range.end, len)?;
+    Error::check_len(range.start, range.end)
 }
 
 /// Called only where a buffer is missing: making and dropping an error costs more than looking up the buffer.

@@ -42,9 +42,7 @@ impl Located {
         // another process, to a contractor's input, or to a private buffer.
         unsafe { DataMut::new(self.segments()) }
     }
-}
 
-impl Located {
     /// The data at one location of a fragment that is in this process, to be read.
     pub(crate) fn data_at(&self, index: usize) -> Data<'_> {
         // SAFETY: this holds the contract, or the forwarded input, that the data is in.

@@ -224,8 +224,8 @@ impl Work {
         self.contracts().map(Contract::depth).max().unwrap_or(0)
     }
 
-    /// Maps memory of other processes, as far as the service may touch it.
-    pub(crate) fn map_lent(&mut self, access: Access) -> Result<(), Error> {
+    /// Maps located data in memory of other processes, as far as the service may touch it.
+    pub(crate) fn map_located(&mut self, access: Access) -> Result<(), Error> {
         for buffer in self.wrapped_mut() {
             let (is_touched, writes) = match buffer.direction {
                 Direction::Out => (access.reads, false),
@@ -267,7 +267,8 @@ impl Work {
     }
 
     /// Runs the reply-time operations of all inputs: all, or none where one cannot be delivered. The first native inputs go to
-    /// `others`, the rest where the request said: to `destinations`, if their memory was borrowed. `has_losses` says whether a server has taken memory of the client's away.
+    /// `others`, the rest where the request said: to `destinations`, if their memory was borrowed. `has_losses` says whether a server
+    /// has taken memory of the client's away.
     ///
     /// # Errors
     /// There are more `others` than native inputs; an input cannot be delivered.
@@ -393,7 +394,9 @@ impl Work {
     /// Of each element: the direction, what was done, and how many bytes were passed.
     #[inline]
     pub(crate) fn passed(&self) -> impl Iterator<Item = (Direction, Receipt, usize)> {
-        self.buffers.iter().flat_map(WorkBuffer::passed)
+        self.buffers.iter().flat_map(|buffer| {
+            buffer.passed().map(|(element, here)| (buffer.direction, element.receipt(), here))
+        })
     }
 
     /// Whether the client can have its reply while the server keeps every output: the client waits for no input, and gets no

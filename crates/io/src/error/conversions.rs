@@ -17,6 +17,17 @@ impl From<genie_sys::Error> for Error {
     }
 }
 
+impl Error {
+    /// Refuses `actual` bytes where there are no more than `len`.
+    #[inline]
+    pub(crate) fn check_len(actual: usize, len: usize) -> Result<(), Self> {
+        match actual > len {
+            true => Err(genie_passing::Error::TooLong { actual, len }.into()),
+            false => Ok(()),
+        }
+    }
+}
+
 /// The same with the kind that fits, for functions that return the standard library's error.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {

@@ -73,9 +73,7 @@ impl Incoming {
         buffer.unfill();
         let room = buffer.input(store);
         let (len, actual) = (room.len(), fill(room).filled()?);
-        if actual > len {
-            return Err(Error::from(genie_passing::Error::TooLong { actual, len }).into());
-        }
+        Error::check_len(actual, len)?;
         buffer.set_actual(actual)?;
         Ok(actual)
     }

@@ -391,10 +391,7 @@ impl WorkBuffer {
     /// # Errors
     /// There is not so much room: nothing has changed.
     pub fn set_actual(&mut self, actual: usize) -> Result<(), Error> {
-        let len = self.len();
-        if actual > len {
-            return Err(genie_passing::Error::TooLong { actual, len }.into());
-        }
+        Error::check_len(actual, self.len())?;
         (self.actual, self.told) = (actual, Told::Said);
         Ok(())
     }
@@ -422,13 +419,14 @@ impl WorkBuffer {
         self.is_copied || 2 * self.elements.iter().map(WorkElement::copied).sum::<usize>() > self.len()
     }
 
-    /// Of each element: the direction, what was done, and how many bytes were passed.
-    pub(super) fn passed(&self) -> impl Iterator<Item = (Direction, Receipt, usize)> {
+    /// Its elements, and how many bytes of each were passed.
+    #[inline]
+    pub(super) fn passed(&self) -> impl Iterator<Item = (&WorkElement, usize)> {
         let mut left = if self.direction == Direction::Out { usize::MAX } else { self.actual };
         self.elements.iter().map(move |element| {
             let here = element.len().min(left);
             left -= here;
-            (self.direction, element.receipt(), here)
+            (element, here)
         })
     }
 

@@ -186,13 +186,12 @@ impl Carried {
 
     /// Whether `actual` bytes of an input can have been passed: no more than the server ever had memory for.
     pub(super) fn check(&self, actual: usize) -> Result<(), Error> {
-        let len = if self.is_ready { self.len() } else { 0 };
-        check(actual, len)
+        Error::check_len(actual, if self.is_ready { self.len() } else { 0 })
     }
 
     /// Whether `actual` bytes can be delivered to `room` bytes.
     pub(super) fn check_room(&self, actual: usize, room: usize) -> Result<(), Error> {
-        check(actual, self.len().min(room))
+        Error::check_len(actual, self.len().min(room))
     }
 
     /// The same input, with data that its server has elsewhere.
@@ -249,13 +248,6 @@ impl Carried {
     }
 }
 
-fn check(actual: usize, len: usize) -> Result<(), Error> {
-    match actual > len {
-        true => Err(genie_passing::Error::TooLong { actual, len }.into()),
-        false => Ok(()),
-    }
-}
-
 impl Work {
     /// Whether the record carries bytes of outputs.
     #[inline]
@@ -284,14 +276,9 @@ impl Work {
         if self.store.inputs == 0 {
             return;
         }
-        for buffer in self.buffers.iter().filter(|buffer| buffer.direction == Direction::In) {
-            let mut left = buffer.actual;
-            for element in &buffer.elements {
-                let here = element.len().min(left);
-                left -= here;
-                if element.is_carried() {
-                    see(element, here);
-                }
+        for (element, here) in self.buffers.iter().flat_map(WorkBuffer::passed) {
+            if element.is_carried() {
+                see(element, here);
             }
         }
     }
@@ -368,7 +355,6 @@ impl Work {
             }
             Ok(())
         })?;
-        let (actual, len) = (passed.max(data.len()), passed.min(data.len()));
-        if actual == len { Ok(()) } else { Err(genie_passing::Error::TooLong { actual, len }.into()) }
+        Error::check_len(passed.max(data.len()), passed.min(data.len()))
     }
 }

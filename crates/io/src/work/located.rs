@@ -229,11 +229,7 @@ impl Located {
 
     /// Whether `actual` bytes of an input can have been passed: no more than the server ever had memory for.
     pub(crate) fn check(&self, actual: usize) -> Result<(), Error> {
-        let len = self.ready.unwrap_or(0);
-        match actual > len {
-            true => Err(genie_passing::Error::TooLong { actual, len }.into()),
-            false => Ok(()),
-        }
+        Error::check_len(actual, self.ready.unwrap_or(0))
     }
 
     /// Whether its server has had memory for an input, or has said where the data is.
