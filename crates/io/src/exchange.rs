@@ -245,7 +245,8 @@ impl Exchange {
                 if let Some(reason) = state.aborting.take().filter(|_| is_let_go || is_late) {
                     work.error = Some(reason);
                 }
-                state.phase = Phase::Replied(work);
+                // There is nothing in a phase of waiting that would have to be dropped.
+                std::mem::forget(std::mem::replace(&mut state.phase, Phase::Replied(work)));
                 None
             }
             // No thread waits for the reply: the work is dropped, outside the lock.

@@ -390,6 +390,8 @@ impl Incoming {
             Err(error) => Some(arguments.refusal(&error).unwrap_or(Error::Server(error))),
         };
         self.finish(error);
+        // Nothing is left in it that would have to be dropped.
+        std::mem::forget(self);
     }
 
     /// The server's mistake, if it has not said how much of an input came.

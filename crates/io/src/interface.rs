@@ -475,8 +475,7 @@ impl Interface {
         let (work, destinations) = Work::begin(work, request, borrowings)?;
         let Pair { client: exchange, server } = Pair::new(id);
         let originate = |contract: &Contract| contract.originate(request.server.originated(&exchange));
-        let originated = work.contracts().try_for_each(originate);
-        let is_sent = match originated {
+        let is_sent = match work.each_contract(originate) {
             Ok(()) => {
                 request.server.asked_by(&self.0.presence);
                 let by = (self.passing(), patience, request.is_told_later);

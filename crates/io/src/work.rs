@@ -209,19 +209,18 @@ impl Work {
         if self.has_wrapped { &mut self.buffers } else { &mut [] }
     }
 
-    /// The contracts of the requests of which it forwards parts.
+    /// Calls `act` with the contracts of the requests of which it forwards parts, until it fails.
     #[inline]
-    pub(crate) fn contracts(&self) -> impl Iterator<Item = &Contract> {
-        let elements = self.wrapped().iter().flat_map(|buffer| &buffer.elements);
-        elements.filter_map(|element| match &element.transfer {
-            Transfer::Located(located) => located.contract(),
-            _ => None,
-        })
+    pub(crate) fn each_contract(
+        &self,
+        mut act: impl FnMut(&Contract) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.wrapped().iter().try_for_each(|buffer| buffer.contracts().try_for_each(&mut act))
     }
 
     /// How many requests of this process led to this one, by forwarding parts.
     pub(crate) fn depth(&self) -> u32 {
-        self.contracts().map(Contract::depth).max().unwrap_or(0)
+        self.wrapped().iter().flat_map(WorkBuffer::contracts).map(Contract::depth).max().unwrap_or(0)
     }
 
     /// Maps located data in memory of other processes, as far as the service may touch it.

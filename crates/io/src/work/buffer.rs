@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::{Carried, Store, Work};
 use crate::Error;
+use crate::contract::Contract;
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::server::service::Access;
 use crate::work::forwarded::ForwardedInput;
@@ -417,6 +418,15 @@ impl WorkBuffer {
     #[inline]
     pub fn is_copied(&self) -> bool {
         self.is_copied || 2 * self.elements.iter().map(WorkElement::copied).sum::<usize>() > self.len()
+    }
+
+    /// The contracts of the requests of which its elements are parts.
+    #[inline]
+    pub(super) fn contracts(&self) -> impl Iterator<Item = &Contract> {
+        self.elements.iter().filter_map(|element| match &element.transfer {
+            Transfer::Located(located) => located.contract(),
+            _ => None,
+        })
     }
 
     /// Its elements, and how many bytes of each were passed.
