@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use genie_channel::directory::Directory;
-use genie_channel::{Connect, ConnectOptions, Reconnecting};
+use genie_channel::{Connect, ConnectOptions};
 use genie_io::ServiceId;
 use genie_passing::Preferred;
+use genie_series::Reconnecting;
 
 use crate::failure::{Failure, call};
 use crate::given::{checked, duration, ensure_place, or, set, sized, text};

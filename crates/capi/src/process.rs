@@ -11,8 +11,8 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use genie_channel::Reconnecting;
 use genie_io::{Interface, Limits, Pending, ServerHandle};
+use genie_series::Reconnecting;
 use genie_sys::PerProcess;
 use genie_sys::fork::Maker;
 use genie_sys::lock::{Mutex, RwLock};

@@ -38,7 +38,6 @@ mod pool;
 mod post;
 mod private;
 mod receiving;
-mod reconnecting;
 mod relief;
 mod remote;
 mod room;
@@ -62,7 +61,6 @@ pub use genie_io::carrier::is_control;
 pub use genie_ring::Layout;
 pub use listener::Listener;
 pub use options::ServeOptions;
-pub use reconnecting::Reconnecting;
 pub use serving::{Driven, Running, Serving, Stopper};
 pub use wire::control::{ClientCounts, ClientStatus, Limits, Status, Traffic};
 

@@ -60,17 +60,18 @@ pub use genie_service::service;
 pub use names::*;
 
 mod names {
-    pub use genie_channel::{Connect, Reconnecting};
+    pub use genie_channel::Connect;
     pub use genie_file as file;
     pub use genie_io::servers::memory;
     pub use genie_io::{
-        Anticipated, Batch, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed,
-        Filled, Fragment, In, Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending,
-        PerClient, Preference, Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned,
-        Server, ServerError, ServerHandle, Service, ServiceId, Shared, Stream, Streams,
+        Anticipated, Batch, Client, ClientId, Completer, Completions, Element, Error, Failed, Filled,
+        Fragment, In, Incoming, InputPin, Interface, Limits, Out, OutputPin, Pending, Preference,
+        Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError,
+        ServerHandle, Service, ServiceId, Shared,
     };
     pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
     pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};
+    pub use genie_series::{BufferRing, Part, Parts, PerClient, Reconnecting, Stream, Streams};
 }
 
 /// All that programs use, to be imported at once. It lacks the module `tokio`, whose name would hide the crate `tokio`: write

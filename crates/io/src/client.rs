@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// A client in this process.
-    pub(crate) fn here() -> Self {
+    pub fn here() -> Self {
         Self::new(std::process::id(), machine::effective_uid(), name::program_name())
     }
 }

@@ -372,7 +372,8 @@ impl Error {
     }
 
     /// The same for something of which a part was sent.
-    pub(crate) fn asked(self) -> Self {
+    #[must_use]
+    pub fn asked(self) -> Self {
         match self {
             Self::Gone { server, why, .. } => Self::Gone { server, why, asked: true },
             error => error,

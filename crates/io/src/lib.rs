@@ -7,7 +7,6 @@
 //! Invariants: a request's memory belongs to the server until it replies or drops it, whatever the client gives up.
 //! Source: thesis §1.1.2, §3.1.2, §7.1 to §7.3.
 
-mod buffer_ring;
 pub mod carrier;
 mod client;
 mod completions;
@@ -26,14 +25,12 @@ mod reply;
 mod request;
 mod server;
 pub mod servers;
-mod stream;
 mod telemetry;
 mod views;
 mod work;
 
 use genie_sys::primitive;
 
-pub use buffer_ring::BufferRing;
 pub use client::{Client, ClientId};
 pub use completions::Completions;
 pub use error::server_error::ServerError;
@@ -53,7 +50,5 @@ pub use request::pending::Pending;
 pub use server::Server;
 pub use server::completer::Completer;
 pub use server::handle::ServerHandle;
-pub use server::per_client::PerClient;
 pub use server::preferences::Preferences;
 pub use server::service::{Service, ServiceId};
-pub use stream::{Part, Parts, Stream, Streams};

@@ -272,7 +272,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     }
 
     /// Makes the request without waiting: an asynchronous request. The outputs' memory may be reused at once; the inputs' is
-    /// borrowed until the reply is taken. A [`BufferRing`](crate::BufferRing) keeps several requests in flight.
+    /// borrowed until the reply is taken. A `series::BufferRing` keeps several requests in flight.
     ///
     /// # Errors
     /// As [`Request::send`], as far as they are known at once; [`crate::Error::Exhausted`] where `send` would wait.

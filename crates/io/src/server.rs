@@ -5,7 +5,6 @@
 pub(crate) mod code;
 pub(crate) mod completer;
 pub(crate) mod handle;
-pub(crate) mod per_client;
 pub(crate) mod preferences;
 pub(crate) mod service;
 
@@ -19,7 +18,7 @@ use crate::{Client, ClientId, Completer, Incoming, Preferences, RequestId, Servi
 /// processes, threads of Genie's do the work: one client's requests are served one after the other, in their order, unless
 /// `channel::ServeOptions::threads` is raised, and a request that takes long keeps no other client
 /// waiting (`channel::ServeOptions::most_threads`). A server may also keep a request and
-/// reply later, from any thread. [`PerClient`](crate::PerClient) gives each client a server of its own.
+/// reply later, from any thread. `series::PerClient` gives each client a server of its own.
 ///
 /// ```
 /// # use genie_io as genie;

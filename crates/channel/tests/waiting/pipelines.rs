@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use genie_channel::{Connect, ConnectOptions, Reconnecting, ServeOptions};
-use genie_io::{BufferRing, Error, In, Limits, Out};
+use genie_channel::{Connect, ConnectOptions, ServeOptions};
+use genie_io::{Error, In, Limits, Out};
 use genie_passing::Scheme;
+use genie_series::{BufferRing, Reconnecting};
 
 use super::fixture::{
     ASK, FOR_EVER, Fixture, Keeper, assert_idle, interface, interface_with, memory, options,

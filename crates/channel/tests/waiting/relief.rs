@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use genie_channel::{Running, ServeOptions};
 use genie_io::{
-    ClientId, Error, Failed, Incoming, Interface, Pending, PerClient, Reply, RequestId, Server, ServerHandle,
-    Service,
+    ClientId, Error, Failed, Incoming, Interface, Pending, Reply, RequestId, Server, ServerHandle, Service,
 };
+use genie_series::PerClient;
 use genie_sys::Condvar;
 use genie_sys::lock::{Mutex, MutexGuard};
 

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use genie_channel::ServeOptions;
 use genie_io::servers::memory::NULL;
-use genie_io::{
-    ClientId, Error, Incoming, Limits, Out, Parts, RequestId, Server, Service, ServiceId, Stream, Streams,
-};
+use genie_io::{ClientId, Error, Incoming, Limits, Out, RequestId, Server, Service, ServiceId};
+use genie_series::{Parts, Stream, Streams};
 use genie_sys::lock::Mutex;
 
 use super::fixture::{FOR_EVER, Fixture, assert_idle, interface, interface_with, memory, options};

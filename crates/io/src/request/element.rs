@@ -196,7 +196,7 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
     }
 
     /// Passes a whole native buffer by any native scheme; the reply brings it back. So no borrow lasts as long as the request:
-    /// a [`BufferRing`](crate::BufferRing) has such buffers take turns.
+    /// a `series::BufferRing` has such buffers take turns.
     ///
     /// # Panics
     /// When `scheme` is a migrant one.

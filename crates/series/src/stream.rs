@@ -13,15 +13,16 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use genie_io::{
+    ClientId, Error, Failed, In, Incoming, Interface, Pending, RequestId, ServerError, ServerHandle,
+    ServiceId,
+};
 use genie_memory::{Buffer, DataMut};
 use genie_passing::Scheme;
 use genie_sys::PerProcess;
+use genie_sys::primitive::{Condvar, Mutex};
 
-use crate::primitive::{Condvar, Mutex};
-use crate::{
-    BufferRing, ClientId, Error, Failed, In, Incoming, Interface, Pending, RequestId, ServerError,
-    ServerHandle, ServiceId,
-};
+use crate::BufferRing;
 
 /// The most streams that one client may have open at one server.
 const MOST: usize = 256;
@@ -40,7 +41,7 @@ const END: u8 = 1;
 /// A stream as its client sees it: parts of data, in their order, as the server hands them out.
 ///
 /// ```
-/// # use genie_io as genie;
+/// # mod genie { pub use genie_io::*; pub use genie_series::{Stream, Streams}; }
 /// use genie::{ClientId, Incoming, Interface, RequestId, Server, ServerHandle, Service, ServiceId, Stream, Streams};
 ///
 /// /// Counts up to the number that is the stream's argument, with 1,000 bytes for each number.
@@ -109,10 +110,10 @@ impl Stream {
     /// at most.
     ///
     /// Each of the `count` parts is a pending request from when it is asked for: a timeout for all requests of the interface
-    /// ([`Limits::timeout`](crate::Limits::timeout)) must be longer than the server takes for `count` parts.
+    /// ([`Limits::timeout`](genie_io::Limits::timeout)) must be longer than the server takes for `count` parts.
     ///
     /// # Errors
-    /// As [`Request::send`](crate::Request::send); or the server does not open the stream.
+    /// As [`Request::send`](genie_io::Request::send); or the server does not open the stream.
     pub fn open(
         genie: &Interface,
         server: &ServerHandle,
@@ -321,13 +322,13 @@ impl Streams {
         }
     }
 
-    /// To be called by [`Server::abort`](crate::Server::abort): the client wants no more of the stream that the request is of.
+    /// To be called by [`Server::abort`](genie_io::Server::abort): the client wants no more of the stream that the request is of.
     pub fn abort(&self, request: RequestId) {
         let streams: Vec<_> = self.0.lock().values().cloned().collect();
         streams.iter().filter(|open| open.has(request)).for_each(|open| drop(open.end(End::Broken)));
     }
 
-    /// To be called by [`Server::departed`](crate::Server::departed): ends the client's streams.
+    /// To be called by [`Server::departed`](genie_io::Server::departed): ends the client's streams.
     pub fn departed(&self, client: ClientId) {
         let theirs: Vec<_> = self.0.lock().extract_if(|(of, _), _| *of == client).collect();
         theirs.iter().for_each(|(_, open)| drop(open.end(End::Broken)));

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
+use genie_channel::directory::Directory;
+use genie_channel::{Connect, ConnectOptions};
 use genie_io::{Error, Failed, Interface, ServerHandle};
-
-use crate::directory::Directory;
-use crate::primitive::Mutex;
-use crate::{Connect, ConnectOptions};
+use genie_sys::primitive::Mutex;
 
 /// A server in another process, by its name: connected to when it is first needed, and again after it has gone.
 ///
@@ -15,7 +14,7 @@ use crate::{Connect, ConnectOptions};
 /// [`Reconnecting::with`].
 ///
 /// ```no_run
-/// # mod genie { pub use genie_channel::{self as channel, Reconnecting}; pub use genie_io::*; }
+/// # mod genie { pub use genie_channel as channel; pub use genie_io::*; pub use genie_series::Reconnecting; }
 /// use std::time::Duration;
 ///
 /// use genie::channel::ConnectOptions;

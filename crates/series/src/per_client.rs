@@ -4,17 +4,16 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use genie_io::{Client, ClientId, Incoming, Preferences, RequestId, Server, Service, ServiceId};
 use genie_passing::Preferred;
-
-use crate::primitive::RwLock;
-use crate::{Client, ClientId, Incoming, Preferences, RequestId, Server, Service, ServiceId};
+use genie_sys::primitive::RwLock;
 
 /// A server that makes another server for each client, which serves that client alone: what it holds is the client's state.
 ///
 /// It is made when the client first asks for something, and dropped when the client has left and none of its requests is being served.
 ///
 /// ```
-/// # use genie_io as genie;
+/// # mod genie { pub use genie_io::*; pub use genie_series::PerClient; }
 /// # use genie::{Incoming, PerClient, RequestId, Server, Service};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///

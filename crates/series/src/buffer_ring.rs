@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use genie_io::{Failed, Interface, Pending, Reply};
 use genie_memory::Buffer;
-
-use crate::{Failed, Interface, Pending, Reply};
 
 /// Buffers that take turns in requests in flight, the oldest first: as many requests are pending as there are buffers.
 ///
@@ -14,7 +13,7 @@ use crate::{Failed, Interface, Pending, Reply};
 /// requests were pushed.
 ///
 /// ```
-/// # mod genie { pub use genie_io::*; pub use genie_passing::Scheme; }
+/// # mod genie { pub use genie_io::*; pub use genie_passing::Scheme; pub use genie_series::BufferRing; }
 /// # use genie::servers::memory;
 /// use genie::{BufferRing, In, Interface, Scheme, ServerHandle};
 ///
