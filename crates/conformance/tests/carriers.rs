@@ -4,7 +4,7 @@ use genie_conformance::{Buffering, Finding, Servers, Setup, Subject, Verdict};
 use genie_memory::GranuleKind;
 
 use crate::loopback::{Wrong, subject};
-use crate::{breaks, plain};
+use crate::{breaks, plain, wire};
 
 #[test]
 fn a_carrier_that_serializes_every_request_keeps_all_promises_but_those_of_place() {
@@ -16,6 +16,12 @@ fn a_carrier_that_serializes_every_request_keeps_all_promises_but_those_of_place
             && finding.verdict == Verdict::NotApplicable("it copies all bytes".to_owned())
     };
     assert!(report.findings().iter().any(is_told), "{report}");
+}
+
+#[test]
+fn a_carrier_by_the_seam_alone_that_serializes_every_request_keeps_all_promises_but_those_of_place() {
+    let setup = Setup { buffering: Buffering::Pooled, ..Setup::allowed(GranuleKind::Base) };
+    wire::subject().report(&[plain(Buffering::Pooled), setup]).assert_kept();
 }
 
 #[test]

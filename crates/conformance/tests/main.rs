@@ -4,6 +4,7 @@ mod carriers;
 mod keeper;
 mod loopback;
 mod servers;
+mod wire;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

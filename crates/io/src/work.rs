@@ -12,7 +12,7 @@ pub(crate) mod location;
 
 use std::sync::Arc;
 
-use genie_memory::Direction;
+use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Receipt, Spare};
 use smallvec::SmallVec;
 
@@ -157,6 +157,23 @@ impl Work {
     #[inline]
     pub fn buffers_mut(&mut self) -> &mut [WorkBuffer] {
         &mut self.buffers
+    }
+
+    /// The data of an output, however it is passed; where parts are another process's memory, what is mapped of it.
+    ///
+    /// # Panics
+    /// There is no such buffer.
+    pub fn output(&self, index: usize) -> Data<'_> {
+        self.buffers[index].output(&self.store)
+    }
+
+    /// The memory of an input: at the client's end, for a carrier to fill before it enters the reply
+    /// ([`Outgoing::make_ready`](crate::carrier::Outgoing::make_ready) has been called); at the server's, as the server has filled it.
+    ///
+    /// # Panics
+    /// There is no such buffer.
+    pub fn input(&self, index: usize) -> DataMut<'_> {
+        self.buffers[index].input(&self.store)
     }
 
     /// The work of a request that a carrier brings, without buffers yet: the client's argument, and how long the reply's may be.
