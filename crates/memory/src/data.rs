@@ -109,9 +109,17 @@ impl<'r> Data<'r> {
 
     /// All bytes, in a vector.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.len()];
-        self.copy_to(&mut bytes);
+        let mut bytes = Vec::with_capacity(self.len());
+        self.append_to(&mut bytes);
         bytes
+    }
+
+    /// Appends all bytes to a vector.
+    pub fn append_to(&self, bytes: &mut Vec<u8>) {
+        for segment in &self.segments {
+            // SAFETY: mapped for `'r`, as the maker of this has promised.
+            unsafe { segment.append_to(bytes) }
+        }
     }
 
     /// The first place at which the data differs from `bytes`. Where the shorter of the two is the beginning of the

@@ -83,4 +83,5 @@ pub use tables::lender::LenderId;
 pub use tables::objects::ObjectId;
 pub use tables::regions::RegionId;
 pub use tcow::Stakes;
+pub use views::SystemBytes;
 pub use wire::Wired;

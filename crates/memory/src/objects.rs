@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use genie_sys::{Access, GranuleKind, Object};
 
 use crate::space::{Core, Space, State};
-use crate::tables::granule::GranuleRuns;
+use crate::tables::granule::{GranuleRuns, runs_of};
 use crate::tables::lent_objects::Origin;
 use crate::tables::objects::{Entry, OBJECT_LEN, first_len};
 use crate::tables::runs::Run;
@@ -63,10 +63,27 @@ impl Space {
         Some(SharedObject { id: *id, start, len, lender: *lender })
     }
 
+    /// Gives the memory of all small pages that nothing uses back to the kernel, those that are kept for reuse included. They hold
+    /// zeros when they are used again, and still count as taken.
+    pub fn discard_free(&self) {
+        if self.is_inherited() {
+            return;
+        }
+        for space in self.each().filter(|space| space.core().kind == GranuleKind::Base) {
+            let core = space.core();
+            let mut guard = core.lock();
+            let state = &mut *guard;
+            state.flush(core, LenderId::OWN);
+            let free = runs_of(state.granules.stocks.own.free.numbers());
+            state.discard(core, free);
+        }
+    }
+
     /// A descriptor of an object, for a peer: one that can be mapped for loads only.
     ///
     /// # Errors
-    /// [`Error::NoObject`] when the object is gone, [`Error::Inherited`], or the kernel's reason.
+    /// [`Error::NoObject`] when the object is gone, or memory of it is somebody's alone ([`SystemBuffer::into_bytes`](crate::SystemBuffer::into_bytes));
+    /// [`Error::Inherited`], or the kernel's reason.
     ///
     /// # Cost
     /// A system call, under the lock; for each object and peer once.
@@ -83,7 +100,7 @@ impl Space {
         self.core().ensure_own()?;
         for space in self.each() {
             let mut state = space.core().lock();
-            if let Some(entry) = state.objects.named(id) {
+            if let Some(entry) = state.objects.named(id).filter(|entry| !entry.concealed) {
                 entry.shown = true;
                 return Ok(describe(&entry.object)?);
             }
@@ -148,6 +165,14 @@ impl State {
         if short && self.grow(core, 0).is_err() {
             self.flush(core, LenderId::OWN);
             self.granules.break_promises();
+        }
+    }
+
+    /// Gives the memory of granules back to the kernel. Where it refuses, the memory stays until the space is over.
+    pub(crate) fn discard(&self, core: &Core, granules: GranuleRuns) {
+        for (entry, part) in granules.into_iter().flat_map(|run| self.objects.entries(run)) {
+            let within = core.bytes(part.start - entry.granules.start);
+            let _ = entry.object.discard_part(within, core.bytes(part.len));
         }
     }
 

@@ -175,6 +175,34 @@ impl SystemBuffer {
         }
     }
 
+    /// Makes sure that nobody else is shown the memory: returns false if another process was. A mapping that the buffer has besides its
+    /// alias, for swaps, ends.
+    pub(crate) fn conceal(&mut self) -> bool {
+        let space = self.space.clone();
+        let Some((granules, window)) = self.granules_mut() else { return false };
+        let core = space.core();
+        if !core.is_own() {
+            return false;
+        }
+        let mut state = core.lock();
+        let is_concealed =
+            runs_of(granules.iter().copied()).into_iter().all(|run| state.objects.conceal(run));
+        if is_concealed {
+            state.give_up_window(core, window);
+        }
+        is_concealed
+    }
+
+    /// Gives the memory of whole granules back to the kernel: they hold zeros from now on.
+    pub(crate) fn discard(&self) {
+        let core = self.space.core();
+        if let Backing::Whole(whole) = &self.backing
+            && core.is_own()
+        {
+            core.lock().discard(core, runs_of(whole.granules.iter().copied()));
+        }
+    }
+
     /// The granules and the window, when they are whole.
     pub(crate) fn granules_mut(&mut self) -> Option<(&mut [u32], &mut Option<Run>)> {
         match &mut self.backing {

@@ -7,7 +7,8 @@
 //! - by a delivery, for which the caller has given up the bytes delivered to, or has them borrowed mutably; the other
 //!   bytes of buffers in the granules concerned are write-protected and copied along (`swap`).
 //!
-//! Servers load and store through aliases, which never move while a granule is in use; Rust references never point there.
+//! Servers load and store through aliases, which never move while a granule is in use; Rust references point there only into a
+//! system buffer that one party has taken as bytes ([`SystemBytes`]).
 //! Data that a server gets from a reference, a system buffer or a mapping borrows its source, so that it cannot be used
 //! for longer than the source exists.
 #![allow(
@@ -15,10 +16,10 @@
     reason = "hands out references to regions and data in granules, whose life the space's tables guard"
 )]
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::OwnedFd;
 
-use genie_sys::{Object, View};
+use genie_sys::{Object, Span, View};
 
 use crate::aliases::one;
 use crate::space::Space;
@@ -104,6 +105,64 @@ impl SystemBuffer {
         // long, and no Rust reference points into the alias arena. No output is pending from granules that a delivery brings
         // in from a client (`renew_referenced`).
         unsafe { DataMut::new(self.segments()) }
+    }
+}
+
+/// A system buffer that nobody but its holder sees, as bytes.
+#[derive(Debug)]
+pub struct SystemBytes {
+    /// The data, in one run of addresses.
+    span: Span,
+    /// Keeps the memory; its own views of it are used no more.
+    buffer: SystemBuffer,
+}
+
+impl SystemBuffer {
+    /// Makes the data bytes of its holder's own, to which there may be references. They stay where they are; dropping them
+    /// deallocates the buffer. From now on the objects that they are in cannot be shown to other processes ([`Space::share`]).
+    ///
+    /// # Errors
+    /// The buffer comes back: it is no whole granules of the space's own, one after the other, or they are in an object that was shown.
+    pub fn into_bytes(mut self) -> std::result::Result<SystemBytes, Self> {
+        match self.segments()[..] {
+            [span] if self.lender() == LenderId::OWN && self.alignment() == Some(0) && self.conceal() => {
+                Ok(SystemBytes { span, buffer: self })
+            }
+            _ => Err(self),
+        }
+    }
+}
+
+impl SystemBytes {
+    /// The space that the bytes are of.
+    pub fn space(&self) -> &Space {
+        self.buffer.space()
+    }
+
+    /// Deallocates the bytes, and gives their memory back to the kernel at once.
+    pub fn discard(self) {
+        self.buffer.discard();
+    }
+}
+
+impl Deref for SystemBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the buffer's granules are its own until it is dropped, and their aliases stay mapped as long. No other process was
+        // or will be shown them (`conceal`), and views of the buffer have borrowed it, so that there are none any more. The bytes are
+        // initialized, since objects start as zeros.
+        unsafe {
+            std::slice::from_raw_parts(std::ptr::with_exposed_provenance(self.span.addr()), self.span.len())
+        }
+    }
+}
+
+impl DerefMut for SystemBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let (addr, len) = (self.span.addr(), self.span.len());
+        // SAFETY: as in `deref`; the bytes have one owner, borrowed mutably here.
+        unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(addr), len) }
     }
 }
 

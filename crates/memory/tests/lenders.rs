@@ -17,6 +17,7 @@ on_each_kind!(
     a_pool_gives_all_its_granules_in_any_lengths,
     memory_that_does_not_fit_is_refused,
     a_shared_descriptor_grants_what_it_should,
+    memory_of_a_holders_own_is_shown_to_nobody,
 );
 
 /// A lender that acts like one in a process of its own: it maps the memory that it lends at its own addresses.
@@ -185,4 +186,30 @@ fn a_shared_descriptor_grants_what_it_should(machine: Machine) {
     };
     assert!(!writable(&space.share(object.id).unwrap()));
     assert!(writable(&machine::share_writable(&space, object.id).unwrap()));
+}
+
+fn memory_of_a_holders_own_is_shown_to_nobody(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let object = |space: &Space, buffer: &genie_memory::SystemBuffer| {
+        space.object_at(buffer.segments()[0].addr() - space.aliases_base()).unwrap().id
+    };
+    let buffer = space.aligned_buffer(0, granule).unwrap();
+    buffer.data().fill(3);
+    let (concealed, place) = (object(&space, &buffer), buffer.segments()[0].addr());
+    let mut bytes = buffer.into_bytes().unwrap();
+    assert_eq!((bytes.as_ptr().addr(), bytes.len()), (place, granule), "it stays where it is");
+    assert!(bytes.iter().all(|byte| *byte == 3));
+    bytes.fill(4);
+    assert_eq!(space.share(concealed).unwrap_err(), Error::NoObject);
+    assert_eq!(machine::share_writable(&space, concealed).unwrap_err(), Error::NoObject);
+    drop(bytes);
+    checked(&space);
+    // Others could store there.
+    let other = machine.space(4);
+    let lender = Lender::of(&other, &machine, 1);
+    other.aligned_buffer_from(lender.id, 0, granule).unwrap().into_bytes().unwrap_err();
+    let buffer = other.aligned_buffer(0, granule).unwrap();
+    other.share(object(&other, &buffer)).unwrap();
+    buffer.into_bytes().unwrap_err();
+    checked(&other);
 }

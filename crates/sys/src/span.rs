@@ -96,6 +96,20 @@ impl Span {
         unsafe { copying::copy(self.start, bytes.as_mut_ptr(), self.len) }
     }
 
+    /// Appends all bytes to `bytes`.
+    ///
+    /// # Safety
+    /// To *load*, as the [module](self) says.
+    pub unsafe fn append_to(self, bytes: &mut Vec<u8>) {
+        bytes.reserve(self.len);
+        // SAFETY: valid for loads by this function's contract; there is room for as many bytes behind those that there are, and
+        // the copy initializes them.
+        unsafe {
+            copying::copy(self.start, bytes.as_mut_ptr().add(bytes.len()), self.len);
+            bytes.set_len(bytes.len() + self.len);
+        }
+    }
+
     /// Copies `bytes` in.
     ///
     /// # Panics

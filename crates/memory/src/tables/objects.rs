@@ -53,6 +53,8 @@ pub(crate) struct Entry {
     pub(crate) lender: Option<LenderId>,
     /// Whether a peer may have a descriptor of it.
     pub(crate) shown: bool,
+    /// Whether no peer may get one, since a holder has memory of it alone.
+    pub(crate) concealed: bool,
     /// Whether it was made for one region alone.
     pub(crate) is_separate: bool,
     /// Other lenders that can store into it, since they were given a descriptor.
@@ -84,7 +86,8 @@ impl Objects {
         self.count_unreserved(&object, 1);
         let id = ObjectId(self.version.fetch_add(1, Ordering::Release) + 1);
         let entrusted = Vec::new();
-        let entry = Entry { id, granules, object, lender, shown: false, is_separate, entrusted };
+        let (shown, concealed) = (false, false);
+        let entry = Entry { id, granules, object, lender, shown, concealed, is_separate, entrusted };
         self.objects.insert(granules.start, entry);
     }
 
@@ -127,6 +130,21 @@ impl Objects {
         {
             entry.entrusted.push(lender);
         }
+    }
+
+    /// Has a run's objects never be shown; returns false if one was, or is a lender's.
+    pub(crate) fn conceal(&mut self, run: Run) -> bool {
+        let is_open = |entry: &Entry| entry.shown || entry.lender.is_some();
+        if self.entries(run).any(|(entry, _)| is_open(entry)) {
+            return false;
+        }
+        let starts: Vec<u32> = self.entries(run).map(|(entry, _)| entry.granules.start).collect();
+        for start in starts {
+            if let Some(entry) = self.objects.get_mut(&start) {
+                entry.concealed = true;
+            }
+        }
+        true
     }
 
     pub(crate) fn named(&mut self, id: ObjectId) -> Option<&mut Entry> {
