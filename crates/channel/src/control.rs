@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use genie_io::carrier::Allowance;
 use genie_io::{Client, Error};
 use genie_memory::{Mirror, Quota};
 use genie_ring::{Bells, Ends, Record, Side};
@@ -303,13 +304,14 @@ impl Control {
             lifeline.ok_or_else(|| Ending::new(Reason::Malformed, "a hello without a lifeline"))?;
         let lifeline = checked_lifeline(lifeline)?;
         let (base, len) = (hello.alias_base as usize, hello.alias_len as usize);
+        let together = (Arc::clone(&self.shared.spent), options.pools);
+        let allowance = Allowance::elsewhere(options.kept, together.clone());
         let private = match trust {
-            Trust::Copied => Some(self.private(socket, base, len)?),
+            Trust::Copied => Some(self.private(socket, base, len, &allowance)?),
             Trust::Mapped => None,
         };
         let arenas = self.arenas(hello, lifeline)?;
         let most = if trust == Trust::Copied { 0 } else { options.pool.max(options.hard_pool) };
-        let together = (Arc::clone(&self.shared.lent), options.pools);
         let mut pool = Pool::new(hello.granule, hello.mixed, most, together);
         let lent = pool.lend_first(options.pool);
         let rings = genie_ring::create(options.rings).map_err(Ending::exhausted)?;
@@ -321,6 +323,7 @@ impl Control {
             mapping: options.mapping,
             granted,
             services: shared.server.services().to_vec(),
+            allowance,
             private,
         };
         self.next += 1;
@@ -362,14 +365,23 @@ impl Control {
     }
 
     /// How data of the client at the other end of `socket` is copied.
-    fn private(&self, socket: &Socket, base: usize, len: usize) -> Result<Private, Ending> {
+    fn private(
+        &self,
+        socket: &Socket,
+        base: usize,
+        len: usize,
+        allowance: &Arc<Allowance>,
+    ) -> Result<Private, Ending> {
         let client = socket.peer_process().map_err(Ending::exhausted)?;
-        let bytes = self.shared.options.hard_pool;
+        let options = &self.shared.options;
+        let (bytes, kept) = (options.hard_pool, options.kept.min(options.pools));
         if bytes == 0 {
             return Err(Ending::new(Reason::Trust, "this server has no memory for data that is copied"));
         }
-        let space = private::space(bytes).map_err(Ending::exhausted)?;
-        Ok(Private { client, base, len, space })
+        // What is kept stays there.
+        let space = private::space(bytes.saturating_add(kept), bytes / 2);
+        let space = space.map_err(Ending::exhausted)?;
+        Ok(Private { client, base, len, space, allowance: Arc::clone(allowance) })
     }
 
     /// The worker that a new client gets.

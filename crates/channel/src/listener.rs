@@ -93,7 +93,7 @@ impl Listener {
         match self.private_pool.get() {
             Some(space) => Ok(space),
             None => {
-                let space = private::space(self.options.private_pool)?;
+                let space = private::space(self.options.private_pool, self.options.private_pool / 2)?;
                 Ok(self.private_pool.get_or_init(|| space))
             }
         }

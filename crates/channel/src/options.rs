@@ -24,10 +24,14 @@ pub struct ServeOptions {
     pub pool: usize,
     /// Bytes that each client may be lent in all (256 MiB): a client whose pool is exhausted asks for more. Beyond that, and
     /// where there is no memory (huge pages), the client adds memory of its own, which only this server is shown. On an untrusted channel nothing
-    /// is lent, and the server uses at most this many bytes of its own for the client.
+    /// is lent, and the server uses at most this many bytes of its own for the client, and `kept` besides.
     pub hard_pool: usize,
-    /// Bytes that all clients together may be lent (half of the machine's memory). A client for which too little is left adds
-    /// memory of its own, as one does that has been lent `hard_pool`. What a client was lent counts until it leaves.
+    /// Bytes of each client's outputs that the server's code may keep at a time (256 MiB), by
+    /// [`Incoming::keep`](crate::Incoming::keep).
+    pub kept: usize,
+    /// Bytes that all clients together may be lent, and that may be kept of their outputs (half of the machine's memory). A client for
+    /// which too little is left adds memory of its own, as one does that has been lent `hard_pool`. What a client was lent counts
+    /// until it leaves; what is kept, until the server drops it.
     pub pools: usize,
     /// Bytes of the server's own (64 MiB), for buffers that it fills before it is asked
     /// ([`Listener::private_pool`](super::Listener::private_pool)).
@@ -126,6 +130,7 @@ impl Default for ServeOptions {
         Self {
             pool: 16 << 20,
             hard_pool: 256 << 20,
+            kept: 256 << 20,
             pools: memory / 2,
             private_pool: 64 << 20,
             pending_bytes: 1 << 30,

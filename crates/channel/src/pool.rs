@@ -6,14 +6,15 @@
 //! Where the client has granules of both sizes, so has its pool. An object whose length is a multiple of 2 MiB is for the
 //! larger granules, any other for those of 4 KiB; and so a question for a number of bytes says which granules are lacking.
 //! Limits: [`ServeOptions::pool`](super::ServeOptions::pool) bytes at first, [`hard_pool`](super::ServeOptions::hard_pool)
-//! in all, [`pools`](super::ServeOptions::pools) for all clients together, and a part of what this process's memory cgroup
+//! in all, [`pools`](super::ServeOptions::pools) for all clients together, with what is kept of their outputs, and a part of what this process's memory cgroup
 //! leaves. What counts is what is lent now; lent memory is never taken back before its client leaves.
 //! Source: thesis §5.2, §7.2.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use genie_sys::{GranuleKind, Object, cgroup};
+
+use crate::primitive::{AtomicUsize, Ordering};
 
 /// The part of a mixed pool that granules of 4 KiB have at first.
 const SMALL: usize = 8;
@@ -26,10 +27,6 @@ const MORE_PART: usize = 2;
 const RINGS_PART: u64 = 4;
 const RINGS_MOST: u64 = 128 << 20;
 
-/// What all clients of a server are lent together.
-#[derive(Debug, Default)]
-pub(super) struct Lent(AtomicUsize);
-
 /// What one client is lent.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -38,13 +35,13 @@ pub(super) struct Pool {
     is_mixed: bool,
     lent: usize,
     most: usize,
-    /// What all clients are lent, and the most that it may be.
-    together: (Arc<Lent>, usize),
+    /// What all clients are lent, and what is kept of their outputs; and the most that it may be.
+    together: (Arc<AtomicUsize>, usize),
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.together.0.0.fetch_sub(self.lent, Ordering::Relaxed);
+        self.together.0.fetch_sub(self.lent, Ordering::Relaxed);
     }
 }
 
@@ -54,7 +51,7 @@ impl Pool {
         granules: GranuleKind,
         is_mixed: bool,
         most: usize,
-        together: (Arc<Lent>, usize),
+        together: (Arc<AtomicUsize>, usize),
     ) -> Self {
         Self { granules, is_mixed, lent: 0, most, together }
     }
@@ -62,7 +59,7 @@ impl Pool {
     /// How many bytes more may be lent. One thread lends to all clients, so nobody else takes them meanwhile.
     fn left(&self) -> usize {
         let (lent, most) = &self.together;
-        self.most.saturating_sub(self.lent).min(most.saturating_sub(lent.0.load(Ordering::Relaxed)))
+        self.most.saturating_sub(self.lent).min(most.saturating_sub(lent.load(Ordering::Relaxed)))
     }
 
     /// Makes the first objects, of at most `len` bytes together: of each kind one, as long as there is memory for.
@@ -104,7 +101,7 @@ impl Pool {
         while len > 0 {
             if let Some(object) = create(len) {
                 self.lent += len;
-                self.together.0.0.fetch_add(len, Ordering::Relaxed);
+                self.together.0.fetch_add(len, Ordering::Relaxed);
                 return Some(object);
             }
             // Memory may be scarce; to a smaller pool, clients add more of their own.
@@ -187,7 +184,7 @@ mod tests {
 
     #[test]
     fn all_clients_together_are_lent_no_more_than_is_allowed_and_what_one_gives_back_is_lent_again() {
-        let lent = Arc::new(Lent::default());
+        let lent = Arc::new(AtomicUsize::new(0));
         let pool = || Pool::new(GranuleKind::Base, false, 10 * PAGE, (Arc::clone(&lent), 12 * PAGE));
         let (mut first, mut second) = (pool(), pool());
         assert_eq!(len(first.lend(8 * PAGE)), Some(8));
@@ -196,6 +193,6 @@ mod tests {
         drop(first);
         assert_eq!(len(second.lend(8 * PAGE)), Some(6), "what one client may be lent");
         drop(second);
-        assert_eq!(lent.0.load(Ordering::Relaxed), 0);
+        assert_eq!(lent.load(Ordering::Relaxed), 0);
     }
 }

@@ -11,11 +11,15 @@
 //! client that executes another program keeps its number. Then the data meant for the client is written to the address that
 //! the client gave, in a process that this one may trace. So a server with more rights than its clients' users should not
 //! serve those users untrusted.
-//! Limits: as many bytes for each client as the server would lend to one.
+//! What the server keeps of an output (`kept.rs`) stays in that memory, which then is not the client's any more; once the client has
+//! left, all else of it goes back to the kernel.
+//! Limits: as many bytes for each client as the server would lend to one, and as many as it may keep.
 //! Source: thesis §5.2 (user-to-user copying).
 
+use std::sync::Arc;
+
 use genie_io::Error;
-use genie_io::carrier::{Located, PrivateBuffer, Work};
+use genie_io::carrier::{Allowance, Located, PrivateBuffer, Work};
 use genie_memory::{Config, DataMut, Direction, Faults, Granularity, Space, SystemBuffer};
 use genie_passing::{Reason, Receipt};
 use genie_sys::GranuleKind;
@@ -32,6 +36,16 @@ pub(super) struct Private {
     pub(super) len: usize,
     /// The memory of this client's private buffers, and of no other client's.
     pub(super) space: Space,
+    /// What the server may keep of the client's outputs.
+    pub(super) allowance: Arc<Allowance>,
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        if self.allowance.end() {
+            self.space.discard_free();
+        }
+    }
 }
 
 impl Private {
@@ -94,14 +108,15 @@ impl Private {
     }
 }
 
-/// Memory of the server's own, in small granules. Only one party writes each, so nothing is ever protected.
-pub(super) fn space(limit: usize) -> Result<Space, Error> {
+/// Memory of the server's own, at most `limit` bytes in small granules, of which `pool` are kept for reuse. Only one party writes
+/// each, so nothing is ever protected.
+pub(super) fn space(limit: usize, pool: usize) -> Result<Space, Error> {
     let config = Config {
         granularity: Granularity::Only(GranuleKind::Base),
         limit,
         faults: Faults::Never,
         kernel_never_stores: false,
-        pool: limit / 2,
+        pool,
     };
     Ok(Space::new(&config)?)
 }

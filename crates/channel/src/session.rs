@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use genie_io::carrier::{Caller, Contract, Located, Mirrored, Work};
+use genie_io::carrier::{Allowance, Caller, Contract, Located, Mirrored, Work};
 use genie_io::{Client, Error, Incoming, Service, ServiceId};
 use genie_memory::{Direction, Extent, Mapping, Segments};
 use genie_passing::{Receipt, Scheme};
@@ -55,6 +55,8 @@ pub(super) struct Terms {
     /// The limits granted at first.
     pub(super) granted: Granted,
     pub(super) services: Vec<Service>,
+    /// What the server may keep of the client's outputs.
+    pub(super) allowance: Arc<Allowance>,
     /// How data is copied, on an untrusted channel.
     pub(super) private: Option<Private>,
 }
@@ -62,6 +64,10 @@ pub(super) struct Terms {
 impl Caller for Session {
     fn client(&self) -> &Client {
         Self::client(self)
+    }
+
+    fn allowance(&self) -> &Arc<Allowance> {
+        &self.terms.allowance
     }
 
     fn is_aborted(&self, slot: Slot) -> bool {

@@ -10,7 +10,6 @@ use genie_sys::fork::Maker;
 
 use super::evictions::Evictions;
 use super::options::{MOST_THREADS, ServeOptions};
-use super::pool::Lent;
 use super::post::{Away, Post};
 use super::session::Session;
 use super::wire::TooLarge;
@@ -43,8 +42,8 @@ pub(super) struct Shared {
     pub(super) threads: Mutex<Vec<thread::JoinHandle<()>>>,
     /// What was passed for clients that have left.
     pub(super) departed: Mutex<Counts>,
-    /// What clients are lent now.
-    pub(super) lent: Arc<Lent>,
+    /// What clients are lent now, and what is kept of their outputs.
+    pub(super) spent: Arc<AtomicUsize>,
     pub(super) has_stopped: AtomicBool,
     /// Wakes the control thread.
     pub(super) attention: Arc<Event>,
@@ -82,7 +81,7 @@ impl Shared {
             looks: AtomicU32::new(0),
             threads: Mutex::default(),
             departed: Mutex::default(),
-            lent: Arc::default(),
+            spent: Arc::default(),
             has_stopped: AtomicBool::new(false),
             attention: Arc::new(Event::new()?),
             options,

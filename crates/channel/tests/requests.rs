@@ -8,6 +8,7 @@ mod carried;
 mod compose;
 mod failing;
 mod filling;
+mod keep;
 mod layouts;
 mod limits;
 mod replacement;

@@ -22,6 +22,8 @@ mod descriptors;
 mod floods;
 #[path = "trust/fuse.rs"]
 mod fuse;
+#[path = "trust/kept.rs"]
+mod kept;
 #[path = "trust/losses.rs"]
 mod losses;
 #[path = "trust/memory.rs"]

@@ -32,11 +32,11 @@ impl Server for Capitals {
 }
 
 /// Fills buffer 1 with the text of buffer 0. Both buffers are the client's memory. The client may still change the text, so
-/// this works on a copy.
+/// the server makes it its own.
 fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
-    let mut copy = request.output(0)?.to_vec();
-    copy.make_ascii_uppercase();
-    request.fill(1, |room| room.copy_from(&copy))?;
+    let mut text = request.keep(0)?;
+    text.make_ascii_uppercase();
+    request.fill(1, |room| room.copy_from(&text))?;
     Ok(())
 }
 

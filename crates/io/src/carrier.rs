@@ -37,6 +37,7 @@ pub use crate::contract::Contract;
 pub use crate::deadline::{Patience, deadline_after};
 pub use crate::exchange::Awaited;
 pub use crate::followers::Followers;
+pub use crate::kept::allowance::Allowance;
 pub use crate::loop_waker::LoopWaker;
 pub use crate::name::{MAX_NAME, is_control, program_name};
 pub use crate::panics::wake as wake_task;

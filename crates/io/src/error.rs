@@ -169,6 +169,29 @@ pub enum Error {
         /// The room.
         room: usize,
     },
+    /// A server asked for an output that it has kept.
+    #[error(
+        "the server has kept buffer {buffer} by `keep`, and the request has its data no more; use what `keep` has returned"
+    )]
+    Kept {
+        /// The buffer's index.
+        buffer: usize,
+    },
+    /// A server was to keep more than may be kept, of one client's outputs or of all clients'.
+    #[error(
+        "{asked} more bytes of outputs cannot be kept, where {kept} are and {limit} may be; let the server drop some of them, or raise \
+         `{option}`"
+    )]
+    KeptTooMuch {
+        /// Bytes to be kept.
+        asked: usize,
+        /// Bytes kept already; where `option` is `ServeOptions::pools`, those that clients are lent included.
+        kept: usize,
+        /// The limit.
+        limit: usize,
+        /// What sets the limit: `Limits::kept_bytes`, `ServeOptions::kept` or `ServeOptions::pools`.
+        option: &'static str,
+    },
     /// A buffer was named that the request does not have, or one of the other direction.
     #[error(
         "{}: its service uses it as an {direction}; the client adds it by `{}`, and buffers are numbered from 0, outputs and inputs together",
@@ -397,6 +420,7 @@ impl Error {
                     | Self::NoSuchElement { .. }
                     | Self::ReadyAlready { .. }
                     | Self::Unmapped { .. }
+                    | Self::Kept { .. }
                     | Self::Elsewhere { .. }
                     | Self::Unforwardable { .. }
                     | Self::TooManyParts { .. }
@@ -422,6 +446,7 @@ impl Error {
             Self::Gone { asked: false, .. } => Errno::PIPE,
             Self::Inherited => Errno::CHILD,
             Self::ArgumentTooLong { .. } => Errno::MSGSIZE,
+            Self::KeptTooMuch { .. } => Errno::DQUOT,
             Self::Server(error) if error.code > 0 => return error.code,
             Self::Server(_) | Self::Dropped | Self::Panicked { .. } | Self::Untold { .. } => Errno::REMOTEIO,
             error if error.is_congestion() => Errno::AGAIN,
@@ -457,34 +482,7 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use std::io::ErrorKind;
-
     use super::*;
-
-    #[test]
-    fn errors_have_the_kinds_of_the_standard_library() {
-        let server = || "letters".to_owned();
-        let timeout = Duration::from_millis(1);
-        let no_entry = ServerError { code: 2, message: "no such page".to_owned() };
-        for (error, kind) in [
-            (Error::NoServer { server: server(), why: String::new() }, ErrorKind::NotFound),
-            (Error::Refused { server: server(), why: String::new() }, ErrorKind::PermissionDenied),
-            (Error::gone("letters", "it hung up"), ErrorKind::ConnectionReset),
-            (Error::TimedOut { timeout }, ErrorKind::TimedOut),
-            (Error::TooMany { pending: 1, limit: 1 }, ErrorKind::WouldBlock),
-            (Error::Busy { server: server(), why: String::new() }, ErrorKind::WouldBlock),
-            (Error::ArgumentTooLong { len: 2, room: 1 }, ErrorKind::InvalidInput),
-            (
-                Error::Server(Error::HardLimit { what: "bytes", asked: 2, hard: 1 }.into()),
-                ErrorKind::InvalidInput,
-            ),
-            (Error::Server(no_entry), ErrorKind::NotFound),
-            (Error::Server("it is closed".into()), ErrorKind::Other),
-        ] {
-            let of_std = std::io::Error::from(error.clone());
-            assert_eq!((of_std.kind(), of_std.to_string()), (kind, error.to_string()));
-        }
-    }
 
     #[test]
     fn errors_have_numbers_for_c() {
@@ -498,18 +496,10 @@ mod tests {
             (Error::Uncarriable { what: "buffers", count: 2, max: 1 }, Errno::INVAL),
             (Error::Server("it is closed".into()), Errno::REMOTEIO),
             (Error::Untold { buffer: 1 }, Errno::REMOTEIO),
+            (Error::Kept { buffer: 1 }, Errno::INVAL),
             (Error::Server(ServerError { code: 28, message: String::new() }), Errno::NOSPC),
         ] {
             assert_eq!(error.errno(), errno.raw_os_error(), "{error}");
         }
-    }
-
-    #[test]
-    fn a_failed_request_can_be_returned_as_its_error() {
-        let send = || Err::<(), _>(Failed::from(Error::Aborted));
-        let client = || -> Result<(), Error> { Ok(send()?) };
-        assert_eq!(client(), Err(Error::Aborted));
-        let client = || -> std::io::Result<()> { Ok(send()?) };
-        assert_eq!(client().unwrap_err().kind(), ErrorKind::ConnectionAborted);
     }
 }

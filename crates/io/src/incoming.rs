@@ -16,6 +16,7 @@ use genie_sys::fork::Maker;
 use crate::carrier::Caller;
 use crate::contract::{Contract, DEEPEST};
 use crate::incoming::pin::{InputPin, OutputPin, Pinned};
+use crate::kept::allowance::Allowance;
 use crate::request::id::Slot;
 use crate::server::service::Access;
 use crate::work::forwarded::Supply;
@@ -80,6 +81,13 @@ impl Incoming {
             .client()
             .or_else(|| work.client())
             .expect("a request of this process was admitted by its interface")
+    }
+
+    /// What servers may keep of the client's outputs.
+    pub(crate) fn allowance(&self) -> &Arc<Allowance> {
+        let (work, origin) = self.held();
+        let allowance = origin.allowance().or_else(|| work.allowance());
+        allowance.expect("a request of this process was admitted by its interface")
     }
 
     /// The service requested.
@@ -171,7 +179,7 @@ impl Incoming {
     /// ```
     ///
     /// # Errors
-    /// There is no such output buffer, or the service's mapping flags do not allow reading.
+    /// There is no such output buffer, or the service's mapping flags do not allow reading; [`Error::Kept`]: the server has kept it.
     pub fn output(&self, index: usize) -> Result<Data<'_>, Error> {
         if !self.access.reads {
             return Err(Error::Unmapped { service: self.service.0, access: "read" });
@@ -253,11 +261,12 @@ impl Incoming {
     ///
     /// # Errors
     /// There is no such buffer, it is shorter, there is no memory, or a transfer from outboard memory that the server has linked to
-    /// it failed; [`Error::TooDeep`]: this is the 64th request in a chain of
+    /// it failed; [`Error::Kept`]: the server has kept it; [`Error::TooDeep`]: this is the 64th request in a chain of
     /// requests of this process, each of which forwards parts of the one before.
     pub fn fragment(&mut self, index: usize, range: Range<usize>) -> Result<Fragment, Error> {
         self.ensure_own()?;
         let (direction, len) = (self.direction(index)?, self.len(index));
+        self.buffer(index, direction)?;
         check_range(&range, len)?;
         if self.work().depth() >= DEEPEST {
             return Err(Error::TooDeep { limit: DEEPEST });
@@ -428,16 +437,21 @@ impl Incoming {
     }
 
     /// Fails in a child made by fork.
-    fn ensure_own(&self) -> Result<(), Error> {
+    pub(crate) fn ensure_own(&self) -> Result<(), Error> {
         if self.is_inherited() { Err(Error::Inherited) } else { Ok(()) }
     }
 
-    fn buffer(&self, index: usize, direction: Direction) -> Result<&WorkBuffer, Error> {
-        self.work()
-            .buffers
-            .get(index)
-            .filter(|buffer| buffer.direction == direction)
-            .ok_or_else(|| missing(index, direction, index < self.buffers()))
+    /// The buffer, if it is there and the server has not kept it.
+    pub(crate) fn buffer(&self, index: usize, direction: Direction) -> Result<&WorkBuffer, Error> {
+        match self.work().buffers.get(index).filter(|buffer| buffer.direction == direction) {
+            Some(buffer) if buffer.is_kept => Err(Error::Kept { buffer: index }),
+            buffer => buffer.ok_or_else(|| missing(index, direction, index < self.buffers())),
+        }
+    }
+
+    /// Whether parts were forwarded or pinned.
+    pub(crate) fn is_contracted(&self) -> bool {
+        self.contract.is_some()
     }
 
     fn held(&self) -> &(Box<Work>, Origin) {

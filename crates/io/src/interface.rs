@@ -113,7 +113,8 @@ impl Interface {
 
     /// Makes an interface from a data passing engine and limits.
     pub fn new(passing: Passing, limits: Limits) -> Self {
-        let pendings = Arc::new(Pendings::new(limits.pending_bytes, limits.pending_requests));
+        let pendings =
+            Arc::new(Pendings::new(limits.pending_bytes, limits.pending_requests, limits.kept_bytes));
         Self(Arc::new(Inner {
             passing,
             limits,

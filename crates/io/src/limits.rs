@@ -11,6 +11,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::deadline::deadline_after;
+use crate::kept::allowance::Allowance;
 use crate::primitive::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::{Client, Error, panics};
 
@@ -25,6 +26,9 @@ pub struct Limits {
     pub hard_bytes: usize,
     /// The highest limit on requests that [`crate::Interface::adjust`] may set (no bound).
     pub hard_requests: usize,
+    /// Bytes of this interface's outputs that servers of this process may keep at a time (1 GiB), by
+    /// [`Incoming::keep`](crate::Incoming::keep).
+    pub kept_bytes: usize,
     /// The longest time any request may take, even one that asks for a longer timeout or for none. With `None`, the default,
     /// a request without a [timeout of its own](crate::Request::timeout) waits for its server for ever.
     pub timeout: Option<Duration>,
@@ -40,6 +44,7 @@ impl Default for Limits {
             pending_requests: 1 << 16,
             hard_bytes: usize::MAX,
             hard_requests: usize::MAX,
+            kept_bytes: 1 << 30,
             timeout: None,
             abort_timeout: Duration::from_millis(100),
         }
@@ -66,6 +71,8 @@ fn unpack(count: u64) -> (usize, usize) {
 pub(crate) struct Pendings {
     /// The client whose requests are pending.
     client: Client,
+    /// What servers of this process keep of the client's outputs.
+    allowance: Arc<Allowance>,
     used: AtomicU64,
     limit: AtomicU64,
     waiters: AtomicUsize,
@@ -88,9 +95,10 @@ pub(crate) struct Admission {
 const LOOK: Duration = Duration::from_micros(100);
 
 impl Pendings {
-    pub(crate) fn new(bytes: usize, requests: usize) -> Self {
+    pub(crate) fn new(bytes: usize, requests: usize, kept: usize) -> Self {
         Self {
             client: Client::here(),
+            allowance: Allowance::here(kept),
             used: AtomicU64::new(0),
             limit: AtomicU64::new(pack(bytes, requests)),
             waiters: AtomicUsize::new(0),
@@ -226,6 +234,11 @@ impl Admission {
         self.pendings.client()
     }
 
+    /// What servers of this process may keep of the client's outputs.
+    pub(crate) fn allowance(&self) -> &Arc<Allowance> {
+        &self.pendings.allowance
+    }
+
     /// Whether it can be a share of these limits.
     pub(crate) fn is_of(&self, pendings: &Arc<Pendings>) -> bool {
         Arc::ptr_eq(&self.pendings, pendings)
@@ -266,14 +279,14 @@ mod tests {
 
     #[test]
     fn what_never_fits_is_refused_at_once() {
-        let pendings = Arc::new(Pendings::new(10, 2));
+        let pendings = Arc::new(Pendings::new(10, 2, 0));
         assert_eq!(pendings.admit(11, None, None).unwrap_err(), Error::TooLarge { asked: 11, limit: 10 });
     }
 
     /// If the limit on requests was 0, a request that waited for room waited for ever.
     #[test]
     fn where_no_request_may_be_pending_none_waits() {
-        let pendings = Arc::new(Pendings::new(10, 0));
+        let pendings = Arc::new(Pendings::new(10, 0, 0));
         let refused = Error::TooMany { pending: 0, limit: 0 };
         let timeout = Some(Duration::from_millis(5));
         assert_eq!(pendings.admit(1, timeout, None).unwrap_err(), refused);
@@ -293,7 +306,7 @@ mod tests {
 
     #[test]
     fn an_asynchronous_request_is_refused_and_a_synchronous_one_waits() {
-        let pendings = Arc::new(Pendings::new(10, 2));
+        let pendings = Arc::new(Pendings::new(10, 2, 0));
         let first = admitted(&pendings, 8).unwrap();
         assert_eq!(pendings.try_admit(4).unwrap_err(), Error::Exhausted { asked: 4, pending: 8, limit: 10 });
         let waiter = {
@@ -312,7 +325,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_with_the_timeout() {
-        let pendings = Arc::new(Pendings::new(10, 2));
+        let pendings = Arc::new(Pendings::new(10, 2, 0));
         let _first = admitted(&pendings, 8).unwrap();
         let timeout = Duration::from_millis(5);
         let refused = Error::Exhausted { asked: 4, pending: 8, limit: 10 };
@@ -321,7 +334,7 @@ mod tests {
 
     #[test]
     fn requests_are_limited_as_bytes_are_and_limits_can_be_raised() {
-        let pendings = Arc::new(Pendings::new(10, 2));
+        let pendings = Arc::new(Pendings::new(10, 2, 0));
         let _two = (admitted(&pendings, 0).unwrap(), admitted(&pendings, 1).unwrap());
         assert_eq!(pendings.try_admit(0).unwrap_err(), Error::TooMany { pending: 2, limit: 2 });
         pendings.adjust(10, 3);
@@ -332,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_no_count_reaches_is_taken_for_the_highest() {
-        let pendings = Arc::new(Pendings::new(usize::MAX, usize::MAX));
+        let pendings = Arc::new(Pendings::new(usize::MAX, usize::MAX, 0));
         let _one = admitted(&pendings, 1 << 40).unwrap();
         assert_eq!(pendings.used(), 1 << 40);
     }

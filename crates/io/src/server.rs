@@ -48,7 +48,7 @@ use crate::{Client, ClientId, Completer, Incoming, Preferences, RequestId, Servi
 ///
 /// /// Fills buffer 1, an input, with the text of buffer 0, an output.
 /// fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
-///     let mut text = request.output(0)?.to_vec();
+///     let mut text = request.keep(0)?;
 ///     text.make_ascii_uppercase();
 ///     request.fill(1, |room| room.copy_from(&text))?;
 ///     Ok(())

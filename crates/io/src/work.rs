@@ -17,6 +17,7 @@ use genie_passing::{Receipt, Spare};
 use smallvec::SmallVec;
 
 use crate::contract::Contract;
+use crate::kept::allowance::Allowance;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::server::service::Access;
@@ -118,6 +119,11 @@ impl Work {
     /// The client of this process whose interface admitted the request.
     pub(crate) fn client(&self) -> Option<&Client> {
         self.admission.as_ref().map(Admission::client)
+    }
+
+    /// What servers may keep of that client's outputs.
+    pub(crate) fn allowance(&self) -> Option<&Arc<Allowance>> {
+        self.admission.as_ref().map(Admission::allowance)
     }
 
     /// The client's argument.

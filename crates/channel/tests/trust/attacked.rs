@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use genie_io::servers::memory::Memory;
-use genie_io::{Fragment, Incoming, RequestId, Server, Service, ServiceId};
+use genie_io::{Fragment, Incoming, Kept, RequestId, Server, Service, ServiceId};
 use genie_sys::lock::{Mutex, MutexGuard};
 
 /// Keeps the request until the test lets it go, or it is aborted.
@@ -12,15 +12,19 @@ pub(crate) const KEEP: ServiceId = ServiceId(7);
 /// Keeps it, and a fragment of its first buffer, as if that were forwarded; aborts are counted, and do nothing.
 pub(crate) const FORWARD: ServiceId = ServiceId(8);
 
+/// Keeps the data of its first buffer, an output, for good.
+pub(crate) const OWN: ServiceId = ServiceId(9);
+
 /// Cloning makes another handle.
 #[derive(Clone)]
 pub(crate) struct AttackedServer(Arc<Inner>);
 
 struct Inner {
     memory: Memory,
-    /// The memory server's, and two more.
+    /// The memory server's, and three more.
     services: Vec<Service>,
     kept: Mutex<Vec<(Incoming, Option<Fragment>)>>,
+    own: Mutex<Vec<Kept>>,
     aborts: AtomicUsize,
 }
 
@@ -29,8 +33,9 @@ impl Default for AttackedServer {
         let memory = Memory::customized();
         let mut services = memory.services().to_vec();
         assert_eq!(ServiceId(services.len() as u32), KEEP);
-        services.extend([Service::new("keep", true, true), Service::new("forward", true, true)]);
-        Self(Arc::new(Inner { memory, services, kept: Mutex::default(), aborts: AtomicUsize::new(0) }))
+        services.extend(["keep", "forward", "own"].map(|name| Service::new(name, true, true)));
+        let (kept, own) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { memory, services, kept, own, aborts: AtomicUsize::new(0) }))
     }
 }
 
@@ -60,6 +65,11 @@ impl AttackedServer {
         request.reply(Ok(()));
     }
 
+    /// What was kept for good.
+    pub(crate) fn own(&self) -> Vec<Kept> {
+        std::mem::take(&mut *self.0.own.lock())
+    }
+
     /// Lets everything go.
     pub(crate) fn let_go(&self) {
         let kept = std::mem::take(&mut *self.kept());
@@ -83,6 +93,10 @@ impl Server for AttackedServer {
                 let len = request.len(0);
                 let fragment = request.fragment(0, 0..len).expect("a buffer");
                 self.kept().push((request, Some(fragment)));
+            }
+            OWN => {
+                let kept = request.keep(0).map(|kept| self.0.own.lock().push(kept));
+                request.reply(kept.map_err(Into::into));
             }
             _ => self.0.memory.request(request),
         }

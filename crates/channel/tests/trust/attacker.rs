@@ -16,8 +16,8 @@ use rustix::process::{Signal, kill_process};
 
 use crate::scene::HONEST;
 use crate::{
-    descriptors, floods, fuse, losses, memory, records, replies, shown, shown::failover, silence, untrusted,
-    welcomes,
+    descriptors, floods, fuse, kept, losses, memory, records, replies, shown, shown::failover, silence,
+    untrusted, welcomes,
 };
 
 const ROLE: &str = "GENIE_TEST_ROLE";
@@ -52,6 +52,7 @@ fn role(name: &str) -> Role {
         failover::ROLES,
         floods::ROLES,
         fuse::ROLES,
+        kept::ROLES,
         losses::ROLES,
         memory::ROLES,
         records::ROLES,

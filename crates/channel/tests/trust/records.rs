@@ -4,7 +4,7 @@ use genie_channel::wire::record::{Body, Kind, RequestWriter, Slot};
 use genie_io::servers::memory::{NULL, SINK, SOURCE};
 use genie_memory::Direction;
 
-use crate::attacked::KEEP;
+use crate::attacked::{KEEP, OWN};
 use crate::attacker::Ground;
 use crate::client::{LEN, Raw, at, in_arena, object};
 use crate::scene::eventually;
@@ -143,7 +143,7 @@ fn names_what_it_has_not(ground: &mut Ground) {
     let wrong = [
         ("a place beyond those granted", (256, 0), sink, out, at(0, 1)),
         ("the last place that a number names", (u32::MAX, 0), sink, out, at(0, 1)),
-        ("a service that there is not", (0, 0), 9, out, at(0, 1)),
+        ("a service that there is not", (0, 0), OWN.0 as u16 + 1, out, at(0, 1)),
         ("the last service that a number names", (0, 0), u16::MAX, out, at(0, 1)),
         ("another arena", (0, 0), sink, out, in_arena(1, 0, 1)),
         ("the last arena", (0, 0), sink, out, in_arena(u16::MAX, 0, 1)),

@@ -24,7 +24,7 @@ pub(crate) mod failover;
 roles! { looks, relays }
 
 /// The hostile server's name.
-const LOOKER: &str = "looker";
+pub(crate) const LOOKER: &str = "looker";
 /// The honest contractor in another process.
 const CONTRACTOR: &str = "contractor";
 /// What no server but the honest one may find.
@@ -43,7 +43,7 @@ struct Found {
 }
 
 /// A server that looks at all it can see when it is told to.
-fn looks(ground: &mut Ground) {
+pub(crate) fn looks(ground: &mut Ground) {
     let pools = ground.hear();
     let (pool, hard_pool) = pools.split_once(' ').expect("two lengths");
     let [pool, hard_pool] = [pool, hard_pool].map(|len| len.parse().expect("a length"));

@@ -179,7 +179,11 @@ fn shortage(interface: &Interface, handle: &genie_io::ServerHandle) -> String {
 
 #[test]
 fn a_request_for_which_there_is_no_room_is_refused_and_its_channel_goes_on() {
-    let scene = Scene::open_with(ServeOptions { hard_pool: MIB as usize * 3 / 2, ..ServeOptions::default() });
+    let scene = Scene::open_with(ServeOptions {
+        hard_pool: MIB as usize * 3 / 2,
+        kept: 320 << 10,
+        ..ServeOptions::default()
+    });
     let client = attacker!(&scene.directory, asks_for_much);
     client.says_that("true");
     client.says_that("refused");

@@ -14,6 +14,7 @@ use crate::carrier::outgoing::Outgoing;
 use crate::contract::Contract;
 use crate::deadline::Patience;
 use crate::exchange::Awaited;
+use crate::kept::allowance::Allowance;
 use crate::request::id::Slot;
 use crate::work::Work;
 use crate::{Client, Error, RequestId, Service, ServiceId};
@@ -133,6 +134,9 @@ impl Carries {
 pub trait Caller: Debug + Send + Sync {
     /// The client.
     fn client(&self) -> &Client;
+
+    /// What the server may keep of the client's outputs: the same one each time.
+    fn allowance(&self) -> &Arc<Allowance>;
 
     /// Whether the client no longer waits for the reply.
     fn is_aborted(&self, request: Slot) -> bool;

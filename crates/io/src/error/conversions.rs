@@ -61,3 +61,46 @@ impl From<Failed> for Error {
         failed.error
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ServerError;
+
+    #[test]
+    fn errors_have_the_kinds_of_the_standard_library() {
+        let server = || "letters".to_owned();
+        let timeout = Duration::from_millis(1);
+        let no_entry = ServerError { code: 2, message: "no such page".to_owned() };
+        for (error, kind) in [
+            (Error::NoServer { server: server(), why: String::new() }, ErrorKind::NotFound),
+            (Error::Refused { server: server(), why: String::new() }, ErrorKind::PermissionDenied),
+            (Error::gone("letters", "it hung up"), ErrorKind::ConnectionReset),
+            (Error::TimedOut { timeout }, ErrorKind::TimedOut),
+            (Error::TooMany { pending: 1, limit: 1 }, ErrorKind::WouldBlock),
+            (Error::Busy { server: server(), why: String::new() }, ErrorKind::WouldBlock),
+            (Error::ArgumentTooLong { len: 2, room: 1 }, ErrorKind::InvalidInput),
+            (
+                Error::Server(Error::HardLimit { what: "bytes", asked: 2, hard: 1 }.into()),
+                ErrorKind::InvalidInput,
+            ),
+            (Error::Server(no_entry), ErrorKind::NotFound),
+            (Error::Server("it is closed".into()), ErrorKind::Other),
+        ] {
+            let of_std = std::io::Error::from(error.clone());
+            assert_eq!((of_std.kind(), of_std.to_string()), (kind, error.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_failed_request_can_be_returned_as_its_error() {
+        let send = || Err::<(), _>(Failed::from(Error::Aborted));
+        let client = || -> Result<(), Error> { Ok(send()?) };
+        assert_eq!(client(), Err(Error::Aborted));
+        let client = || -> std::io::Result<()> { Ok(send()?) };
+        assert_eq!(client().unwrap_err().kind(), ErrorKind::ConnectionAborted);
+    }
+}

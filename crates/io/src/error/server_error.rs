@@ -41,16 +41,19 @@ impl From<String> for ServerError {
 
 impl From<Error> for ServerError {
     /// If the client's call was wrong, the code is that of `EINVAL`; if it made too little room for the argument, of `EMSGSIZE`. Of a
+    /// server that may keep no more ([`Error::KeptTooMuch`]), the client learns by `EDQUOT`. Of a
     /// server that asks another one, the client learns what came of that by its number ([`Error::errno`]): that the other server is
     /// gone, did not reply in time, or has too much pending; and the other server's own code. What else went wrong has no code.
     fn from(error: Error) -> Self {
         let code = match &error {
             // The server's own mistake.
-            Error::Unmapped { .. } | Error::ReadyAlready { .. } => 0,
+            Error::Unmapped { .. } | Error::ReadyAlready { .. } | Error::Kept { .. } => 0,
             Error::Server(error) => error.code,
-            Error::ArgumentTooLong { .. } | Error::Gone { .. } | Error::TimedOut { .. } | Error::Aborted => {
-                error.errno()
-            }
+            Error::ArgumentTooLong { .. }
+            | Error::KeptTooMuch { .. }
+            | Error::Gone { .. }
+            | Error::TimedOut { .. }
+            | Error::Aborted => error.errno(),
             error if error.is_congestion() => error.errno(),
             error if error.is_misuse() => Errno::INVAL.raw_os_error(),
             _ => 0,
@@ -93,6 +96,11 @@ mod tests {
                 ErrorKind::InvalidInput,
             ),
             (Error::Unmapped { service: 0, access: "read" }, ErrorKind::Other),
+            (Error::Kept { buffer: 0 }, ErrorKind::Other),
+            (
+                Error::KeptTooMuch { asked: 2, kept: 0, limit: 1, option: "ServeOptions::kept" },
+                ErrorKind::QuotaExceeded,
+            ),
             (Error::Dropped, ErrorKind::Other),
         ] {
             let (errno, said) = (error.errno(), error.to_string());

@@ -7,6 +7,7 @@ use genie_memory::Extent;
 use crate::carrier::Caller;
 use crate::contract::Contract;
 use crate::exchange::Exchange;
+use crate::kept::allowance::Allowance;
 use crate::request::id::Slot;
 use crate::work::Work;
 use crate::work::location::{Location, Locations};
@@ -42,6 +43,14 @@ impl Origin {
         match self {
             Self::Here(_) => None,
             Self::There(caller, ..) => Some(caller.client()),
+        }
+    }
+
+    /// What servers may keep of the outputs of a client in another process.
+    pub(super) fn allowance(&self) -> Option<&Arc<Allowance>> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(caller, ..) => Some(caller.allowance()),
         }
     }
 

@@ -12,7 +12,7 @@ use genie_memory::{DataMut, Direction, Space};
 use genie_passing::{Overlay, Overlays, Preferred};
 
 use crate::primitive::Mutex;
-use crate::{Client, Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use crate::{Client, Error, Incoming, Kept, RequestId, Server, ServerError, Service, ServiceId};
 
 /// Replies at once and touches nothing. Input buffers are made ready and returned whole, with whatever is in them.
 pub const NULL: ServiceId = ServiceId(0);
@@ -23,7 +23,7 @@ pub const SINK: ServiceId = ServiceId(1);
 pub const SOURCE: ServiceId = ServiceId(2);
 /// Copies output buffer 0 to input buffer 1.
 pub const ECHO: ServiceId = ServiceId(3);
-/// Keeps a copy of output buffer 0 under the name that is the argument.
+/// Keeps output buffer 0 ([`Incoming::keep`]) under the name that is the argument.
 pub const STORE: ServiceId = ServiceId(4);
 /// Copies to input buffer 0 what is kept under the name that is the argument, as much as fits.
 pub const FETCH: ServiceId = ServiceId(5);
@@ -45,7 +45,7 @@ static SERVICES: [Service; 7] = [
 #[derive(Debug, Default)]
 pub struct Memory {
     overlays: Option<Overlays>,
-    kept: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    kept: Mutex<BTreeMap<Vec<u8>, Kept>>,
 }
 
 impl Memory {
@@ -81,8 +81,9 @@ impl Memory {
                 Ok(())
             }),
             STORE => {
-                let bytes = request.output(0)?.to_vec();
-                self.kept.lock().insert(request.argument().to_vec(), bytes);
+                let kept = request.keep(0)?;
+                let before = self.kept.lock().insert(request.argument().to_vec(), kept);
+                drop(before);
                 Ok(())
             }
             FETCH => self.fetch(request),
@@ -184,7 +185,7 @@ fn sink(request: &mut Incoming) -> Result<(), ServerError> {
     Ok(())
 }
 
-fn find<'a>(kept: &'a BTreeMap<Vec<u8>, Vec<u8>>, name: &[u8]) -> Result<&'a [u8], ServerError> {
+fn find<'a>(kept: &'a BTreeMap<Vec<u8>, Kept>, name: &[u8]) -> Result<&'a [u8], ServerError> {
     let missing = || ServerError::new(format!("nothing is kept under {:?}", String::from_utf8_lossy(name)));
-    kept.get(name).map(Vec::as_slice).ok_or_else(missing)
+    kept.get(name).map(|kept| &**kept).ok_or_else(missing)
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Buffer, Data, DataMut, Direction, Extent, Migrant};
+use genie_memory::{Buffer, Data, DataMut, Direction, Extent, Migrant, SystemBytes};
 use genie_passing::model::Allocation;
 use genie_passing::{Input, Output, Receipt, Scheme};
 use smallvec::SmallVec;
@@ -25,6 +25,8 @@ pub struct WorkBuffer {
     pub(crate) is_copied: bool,
     pub(crate) actual: usize,
     told: Told,
+    /// The server has made the output's data its own.
+    pub(crate) is_kept: bool,
     pub(crate) elements: SmallVec<[WorkElement; 1]>,
 }
 
@@ -374,7 +376,8 @@ impl WorkBuffer {
     /// A buffer without elements yet.
     #[inline]
     pub(crate) fn new(direction: Direction) -> Self {
-        Self { direction, is_copied: false, actual: 0, told: Told::Nothing, elements: SmallVec::new() }
+        let elements = SmallVec::new();
+        Self { direction, is_copied: false, actual: 0, told: Told::Nothing, is_kept: false, elements }
     }
 
     /// What the client gets.
@@ -444,6 +447,22 @@ impl WorkBuffer {
     #[allow(clippy::len_without_is_empty, reason = "a buffer without bytes is like any other")]
     pub fn len(&self) -> usize {
         self.elements.iter().map(WorkElement::len).sum()
+    }
+
+    /// How much memory the private buffer takes that the data fills by itself; none where there is no such buffer.
+    pub(crate) fn private_footprint(&self) -> Option<usize> {
+        match self.elements.as_slice() {
+            [WorkElement { transfer: Transfer::Located(located), .. }] => located.private_footprint(),
+            _ => None,
+        }
+    }
+
+    /// Takes the memory of that buffer out of the request.
+    pub(crate) fn take_private(&mut self) -> Option<SystemBytes> {
+        match self.elements.as_mut_slice() {
+            [WorkElement { transfer: Transfer::Located(located), .. }] => located.take_private(),
+            _ => None,
+        }
     }
 
     /// Ends the mappings that last only as long as the request.

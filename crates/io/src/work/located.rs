@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use genie_memory::{Extent, Mapped, Segments, Span, SystemBuffer};
+use genie_memory::{Extent, Mapped, Segments, Span, SystemBuffer, SystemBytes};
 use genie_passing::{Reason, Receipt, Scheme, Spare};
 use smallvec::SmallVec;
 
@@ -172,6 +172,28 @@ impl Located {
     /// That buffer, if there is one.
     pub fn private(&self) -> Option<&PrivateBuffer> {
         self.private.as_deref()
+    }
+
+    /// How much memory the private buffer takes, if it is of whole granules.
+    pub(crate) fn private_footprint(&self) -> Option<usize> {
+        let buffer = &self.private()?.buffer;
+        let granule = buffer.space().granule();
+        buffer.alignment().map(|offset| (offset + buffer.len()).next_multiple_of(granule))
+    }
+
+    /// Takes an output's private buffer out; `None` where its data is in pieces.
+    pub(crate) fn take_private(&mut self) -> Option<SystemBytes> {
+        let PrivateBuffer { buffer, places } = *self.private.take()?;
+        match buffer.into_bytes() {
+            Ok(bytes) => {
+                self.segments.clear();
+                Some(bytes)
+            }
+            Err(buffer) => {
+                self.keep(PrivateBuffer { buffer, places });
+                None
+            }
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
