@@ -112,6 +112,40 @@ static void kept_by_the_server(const genie::interface &io) {
     CHECK(has(data, 1, data.size()) && io_free(data.data()) == 0); // ours until now
 }
 
+// What a server keeps is its own: it outlives the request, the server and the client's buffer, and goes on in requests.
+static void its_own(const genie::interface &io) {
+    genie::buffer kept, none;
+    {
+        genie::registered server("", services);
+        genie::buffer data(io, 300000);
+        fill(data, 1);
+        genie::pending pending = genie::request(server, INVERT).out(data).out(data.data(), 0).submit();
+        genie::message message;
+        CHECK(server.next(message) && message->what == IO_REQUEST);
+        kept = message.keep(0), none = message.keep(1);
+        THROWS(EINVAL, message.keep(0));
+        THROWS(EINVAL, message.keep(2));
+        THROWS(EINVAL, message.output(0));
+        message.reply();
+        pending.sync();
+        fill(data, 2);
+    }
+    CHECK(kept.size() == 300000 && has(kept, 1, kept.size()) && none.size() == 0 && !none.data());
+    fill(kept, 3);
+    genie::registered next("", services);
+    const unsigned char *const place = kept.data();
+    {
+        genie::pending pending = genie::request(next, INVERT).out(kept).submit();
+        kept = genie::buffer(io, 10); // the request keeps the memory
+        genie::message message;
+        CHECK(next.next(message) && message->what == IO_REQUEST);
+        CHECK(message.output(0).size() == 300000 && message.output(0).piece(0, 1)[0] == byte(0, 3));
+        message.reply();
+        pending.sync();
+    }
+    CHECK(io_free(const_cast<unsigned char *>(place)) == -1 && errno == EFAULT); // freed with the request
+}
+
 static void totals(const genie::interface &io, const genie::peer &server) {
     genie::buffer data(io, 70001), room(io, 70001);
     genie::reply reply = genie::request(server, INVERT).out(data).scheme(scheme::copy).in(room).scheme(scheme::copy).send();
@@ -128,4 +162,5 @@ int main() {
     thread.join();
     is_nobody_elses(io);
     kept_by_the_server(io);
+    its_own(io);
 }

@@ -84,6 +84,57 @@ static void loops(void) {
     OK(io_free(bytes));
 }
 
+/* What a server keeps is its own, whatever becomes of the request and of the client's buffer. */
+static void keeps(void) {
+    io_server_t server;
+    OK(io_server_register(NULL, 1, slow, 0, &server));
+    const size_t length = 300000;
+    unsigned char *bytes = io_allocate(0, length), room[10];
+    memset(bytes, 5, length);
+    struct native out, in;
+    struct io_buffer_header *bufv[] = {native(&out, IO_OUT, IO_EMULATED_COPY, bytes, length),
+                                       native(&in, IO_IN, IO_COPY, room, sizeof room)};
+    io_request_t request;
+    CHECK(io_request(server, 0, 2, bufv, IO_FOREVER, &request) == IO_PENDING);
+    struct io_message message;
+    OK(io_server(server, NULL, &message, 1));
+    void *place = NULL;
+    FAILS(EINVAL, io_keep(server, message.request, 0, NULL));
+    FAILS(EINVAL, io_keep(server, message.request, 1, &place));
+    FAILS(EINVAL, io_keep(server, message.request, 2, &place));
+    FAILS(EBADF, io_keep(server, message.request + 1, 0, &place));
+    CHECK(!place && message.bufv[0].segc > 0);
+    CHECK(io_keep(server, message.request, 0, &place) == 1);
+    CHECK(place && message.bufv[0].segc == 0);
+    unsigned char *kept = place;
+    FAILS(EINVAL, io_keep(server, message.request, 0, &place));
+    struct io_reply_message reply = {.request = message.request};
+    OK(io_server(server, &reply, NULL, 0));
+    OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
+    memset(bytes, 6, length);
+    OK(io_free(bytes));
+    for (size_t i = 0; i < length; i++)
+        CHECK(kept[i] == 5);
+    memset(kept, 7, length);
+
+    /* It is passed as any other memory, but not given away, nor freed meanwhile. */
+    bufv[0] = native(&out, IO_OUT, IO_EMULATED_SHARE, kept, length);
+    out.element.flags = IO_OWNED;
+    FAILS(EINVAL, io_request(server, 0, 1, bufv, IO_FOREVER, &request));
+    out.element.flags = 0;
+    CHECK(io_request(server, 0, 1, bufv, IO_FOREVER, &request) == IO_PENDING);
+    FAILS(EBUSY, io_free(kept));
+    OK(io_server(server, NULL, &message, 1));
+    CHECK(message.bufv[0].length == length && *(unsigned char *)message.bufv[0].segv[0].addr == 7);
+    reply.request = message.request;
+    OK(io_server(server, &reply, NULL, 0));
+    OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
+    OK(io_server_unregister(server));
+    CHECK(kept[0] == 7 && kept[length - 1] == 7);
+    OK(io_free(kept));
+    FAILS(EFAULT, io_free(kept));
+}
+
 /* A server that forwards the middle of what it gets to the keeper. */
 static void subcontracts(void) {
     io_server_t keeper, server;
@@ -356,6 +407,7 @@ static void reconnections(void) {
 int main(void) {
     departures(); /* first: it forks */
     loops();
+    keeps();
     subcontracts();
     forwarded_input();
     layouts();

@@ -325,7 +325,7 @@ struct io_server_buffer {
     uint32_t direction;
     // Its bytes, or for an input, for how many there is room.
     size_t length;
-    // How many segments it lies in; 0 for an input before io_ready, and for an output if the service has no IO_READ.
+    // How many segments it lies in; 0 for an input before io_ready, and for an output after io_keep or if the service has no IO_READ.
     size_t segc;
     // The segments. Outputs may not be stored into: that ends the program with SIGSEGV if the client is in another process.
     const struct io_segment *segv;
@@ -563,7 +563,7 @@ void *io_allocate_migrant(io_interface_t interface,
                           size_t length,
                           int strong);
 
-// Frees a buffer by its first address. NULL is freed by doing nothing.
+// Frees a buffer, or what io_keep has kept, by its first address. NULL is freed by doing nothing.
 //
 // Errors: EFAULT (no buffer begins there; it was freed before, or passed), EBUSY (a request uses it; nothing has changed).
 int io_free(void *buffer);
@@ -736,6 +736,25 @@ int io_server_prefer(io_server_t server,
 int io_ready(io_server_t server,
              io_request_t request,
              size_t buffer);
+
+// Makes an output of a request memory of the server's own, which nobody else sees or changes, and which the server may change: after
+// the reply, too, and when the client has left. *keptp says where it is, as many bytes as the buffer has; NULL if it has none. Free it by
+// io_free. It can be passed in requests, but not by IO_OWNED or the schemes of migrant buffers. From now on the message's bufv has no
+// segments of the output, and what they pointed to may not be used any more.
+//
+// Data that the kernel has copied already, on an untrusted channel, stays where it is, unless it is short. All other data is copied once.
+// A server may keep 256 MiB of each client's data at a time, and of a client in this program 1 GiB.
+//
+// Returns 1 if the data was copied, 0 if it was not; or -1, and then nothing has changed.
+//
+// Errors: EBADF, ECHILD, EINVAL (it is no output, it was kept before, keptp is NULL, or the service has no IO_READ), EDQUOT (the server
+// keeps too much of this client's data, or of all clients'), EBUSY (another thread is keeping an output of the same request), ENOMEM.
+//
+// Pointers: keptp is valid.
+int io_keep(io_server_t server,
+            io_request_t request,
+            size_t buffer,
+            void **keptp);
 
 // Whether a request that is held is being aborted: 1 or 0.
 //

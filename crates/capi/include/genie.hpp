@@ -111,7 +111,7 @@ class memory {
 };
 /// A native buffer. A request that names one keeps its memory until the request is over, even if the buffer is destroyed before.
 class buffer : public memory { // with an offset, as io_allocate_at makes it
-    friend class holder; friend class request; std::shared_ptr<detail::native> owner_;
+    friend class holder; friend class request; friend class message; std::shared_ptr<detail::native> owner_;
     buffer(std::shared_ptr<detail::native> owner, void *data, std::size_t size) noexcept : owner_(std::move(owner)) {
         data_ = static_cast<unsigned char *>(data), size_ = size;
     }
@@ -399,7 +399,7 @@ class message {
     segments<const unsigned char> output(std::size_t number) const {
         const io_server_buffer &found = buffer(number);
         if (found.direction != IO_OUT) throw error(EINVAL, "the buffer is an input: ready has it");
-        if (!found.segc && found.length) throw error(EINVAL, "the service was not registered with IO_READ");
+        if (!found.segc && found.length) throw error(EINVAL, "the output was kept, or the service was not registered with IO_READ");
         return {found.segv, found.segc};
     }
     /// Makes an input ready to be filled, if it is not yet: the bytes to be stored into, where they are. Say by actual, afterwards, how
@@ -423,6 +423,15 @@ class message {
         bytes.reserve(from.size());
         for (span<const unsigned char> each : from) bytes.append(reinterpret_cast<const char *>(each.data()), each.size());
         return bytes;
+    }
+    /// Makes an output the server's own, to be changed, and to be there for as long as the object that is returned. The message has it no
+    /// more. Requests may name it, but not be given it by value.
+    genie::buffer keep(std::size_t number) {
+        void *place = nullptr;
+        const std::size_t size = buffer(number).length;
+        detail::check(io_keep(server_.get(), message_.request, number, &place));
+        detail::native freed(place);
+        return {std::make_shared<detail::native>(std::move(freed)), place, size};
     }
     void actual(std::size_t number, std::size_t size) { buffer(number), actual_.at(number) = size; } ///< How much is passed.
     bool is_aborted() const { return detail::check(io_is_aborted(server_.get(), message_.request)) == 1; }

@@ -30,7 +30,7 @@ enum Stage {
     Due(Incoming),
     /// Its client has the reply; it is held for its outputs.
     Anticipated(#[expect(dead_code, reason = "holds the outputs")] Anticipated),
-    /// On the way from one to the other.
+    /// On the way from one to the other, or with a thread that keeps an output.
     Moving,
 }
 
@@ -89,9 +89,10 @@ impl Held {
     fn due(&mut self) -> Result<&mut Incoming, Failure> {
         match &mut self.stage {
             Stage::Due(incoming) => Ok(incoming),
-            Stage::Anticipated(_) | Stage::Moving => Err(Failure::misuse(
+            Stage::Anticipated(_) => Err(Failure::misuse(
                 "the request was replied to in anticipation, and only its outputs are left",
             )),
+            Stage::Moving => Err(Failure::new(libc::EBUSY, "another thread is in io_keep with the request")),
         }
     }
 
@@ -121,6 +122,24 @@ impl Held {
         (shown.segc, shown.segv) = (found.len(), found.as_ptr());
         self.segments[buffer] = found;
         Ok(())
+    }
+
+    /// Gives the request to a thread that keeps an output of it, which may take long.
+    pub(crate) fn begin_keeping(&mut self) -> Result<Incoming, Failure> {
+        self.ensure_due()?;
+        match std::mem::replace(&mut self.stage, Stage::Moving) {
+            Stage::Due(incoming) => Ok(incoming),
+            Stage::Anticipated(_) | Stage::Moving => unreachable!("it was looked at above"),
+        }
+    }
+
+    /// Takes the request back, of which that thread has `kept` this buffer, or has not. The segments that the program was shown stay
+    /// in memory.
+    pub(crate) fn end_keeping(&mut self, incoming: Incoming, kept: Option<usize>) {
+        self.stage = Stage::Due(incoming);
+        if let Some(buffer) = kept {
+            self.buffers[buffer].segc = 0;
+        }
     }
 
     /// Replies with success, and keeps the outputs. Takes locks of Genie's.
@@ -160,6 +179,7 @@ impl Held {
         if let Stage::Anticipated(_) = self.stage {
             return Ok(Ok(()));
         }
+        self.ensure_due()?;
         if message.error < 0 {
             return Err(Failure::misuse(format!("the error {} is no errno", message.error)));
         }

@@ -53,7 +53,7 @@ pub extern "C" fn io_allocate_migrant(
     })
 }
 
-/// Frees a buffer by its first address. NULL is freed by doing nothing.
+/// Frees a buffer, or what io_keep has kept, by its first address. NULL is freed by doing nothing.
 ///
 /// Errors: EFAULT (no buffer begins there; it was freed before, or passed), EBUSY (a request uses it; nothing has changed).
 #[unsafe(no_mangle)]

@@ -26,7 +26,7 @@ pub struct ServerBuffer {
     pub direction: u32,
     /// Its bytes, or for an input, for how many there is room.
     pub length: usize,
-    /// How many segments it lies in; 0 for an input before io_ready, and for an output if the service has no IO_READ.
+    /// How many segments it lies in; 0 for an input before io_ready, and for an output after io_keep or if the service has no IO_READ.
     pub segc: usize,
     /// The segments. Outputs may not be stored into: that ends the program with SIGSEGV if the client is in another process.
     pub segv: *const Segment,

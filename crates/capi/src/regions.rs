@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use genie_io::Returned;
+use genie_io::{Kept, Returned};
 use genie_memory::{Buffer, Migrant, Space};
 use genie_sys::fork::Maker;
 use genie_sys::lock::RwLock;
@@ -36,6 +36,8 @@ struct Region {
 enum Owner {
     Native(Buffer),
     Migrant(Migrant),
+    /// What a server has kept.
+    Kept(#[expect(dead_code, reason = "holds the memory")] Kept),
     /// A request, which was given the native buffer by value; the usage has [`ENDED`].
     Request,
 }
@@ -154,6 +156,16 @@ impl Regions {
         (addr, len)
     }
 
+    /// Takes in what a server has kept; returns where it is, which is nowhere if it has no bytes.
+    pub(crate) fn add_kept(&self, mut kept: Kept) -> *mut u8 {
+        let (place, len) = (kept.as_mut_ptr(), kept.len());
+        if len == 0 {
+            return std::ptr::null_mut();
+        }
+        self.add(place.addr(), len, Owner::Kept(kept));
+        place
+    }
+
     /// Counts another user of the buffer in which the bytes lie, if they lie in one.
     ///
     /// # Errors
@@ -236,9 +248,9 @@ impl Regions {
         let mut regions = self.0.write();
         let Entry::Occupied(entry) = regions.entry(addr) else { return Err(unknown(addr)) };
         match entry.get() {
-            Region { owner: Owner::Native(_) | Owner::Request, .. } => Err(Failure::misuse(format!(
-                "the buffer at {addr:#x} is native, and the scheme passes migrant ones"
-            ))),
+            Region { owner: Owner::Native(_) | Owner::Kept(_) | Owner::Request, .. } => Err(Failure::misuse(
+                format!("the buffer at {addr:#x} is no migrant one, and the scheme passes such"),
+            )),
             Region { usage, .. } if usage.len != len => Err(Failure::misuse(format!(
                 "a segment of {len} bytes names a part of a migrant buffer of {}: it is passed whole",
                 usage.len
@@ -247,7 +259,9 @@ impl Regions {
                 usage.end()?;
                 match entry.remove().owner {
                     Owner::Migrant(migrant) => Ok(migrant),
-                    Owner::Native(_) | Owner::Request => unreachable!("it was looked at above"),
+                    Owner::Native(_) | Owner::Kept(_) | Owner::Request => {
+                        unreachable!("it was looked at above")
+                    }
                 }
             }
         }
@@ -273,13 +287,23 @@ impl Regions {
             let (end, len) = (part.end, region.usage.len);
             return Err(Failure::misuse(format!("an element ends at byte {end} of a buffer of {len}")));
         }
-        if matches!(region.owner, Owner::Migrant(_)) {
-            return Err(Failure::misuse(format!("IO_OWNED: the buffer at {addr:#x} is migrant; move it")));
+        match region.owner {
+            Owner::Migrant(_) => {
+                return Err(Failure::misuse(format!(
+                    "IO_OWNED: the buffer at {addr:#x} is migrant; move it"
+                )));
+            }
+            Owner::Kept(_) => {
+                let sentence =
+                    format!("IO_OWNED: the bytes at {addr:#x} were kept by io_keep; leave the flag out");
+                return Err(Failure::misuse(sentence));
+            }
+            Owner::Native(_) | Owner::Request => {}
         }
         region.usage.end()?;
         match std::mem::replace(&mut region.owner, Owner::Request) {
             Owner::Native(buffer) => Ok((buffer, part)),
-            Owner::Migrant(_) | Owner::Request => unreachable!("it was looked at above"),
+            Owner::Migrant(_) | Owner::Kept(_) | Owner::Request => unreachable!("it was looked at above"),
         }
     }
 

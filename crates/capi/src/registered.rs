@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use genie_channel::{Driven, Listener, ServeOptions};
 use genie_io::{
-    Client, ClientId, Fragment, Incoming, Preferences, RequestId, ServerHandle, Service, ServiceId,
+    Client, ClientId, Fragment, Incoming, Kept, Preferences, RequestId, ServerHandle, Service, ServiceId,
 };
 use genie_passing::Preferred;
 use genie_sys::Condvar;
@@ -307,6 +307,18 @@ impl Registered {
 
     pub(crate) fn ready(&self, request: io_request_t, buffer: usize) -> Result<(), Failure> {
         self.with(request, |held| held.ready(buffer))
+    }
+
+    /// Keeps an output. Other requests are not held up meanwhile.
+    pub(crate) fn keep(&self, request: io_request_t, buffer: usize) -> Result<Kept, Failure> {
+        let mut incoming = self.with(request, Held::begin_keeping)?;
+        let kept = incoming.keep(buffer);
+        let end = |held: &mut Held| {
+            held.end_keeping(incoming, kept.is_ok().then_some(buffer));
+            Ok(())
+        };
+        self.with(request, end)?;
+        Ok(kept?)
     }
 
     /// # Safety

@@ -3,7 +3,7 @@
 //! How: `registered.rs` has what is behind these calls.
 //! Source: thesis §7.2.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 use genie_channel::ServeOptions;
 use genie_io::Service;
@@ -234,6 +234,38 @@ pub unsafe extern "C" fn io_server_prefer(
 #[unsafe(no_mangle)]
 pub extern "C" fn io_ready(server: io_server_t, request: io_request_t, buffer: usize) -> c_int {
     call(|| process().registered(server)?.ready(request, buffer).map(|()| 0))
+}
+
+/// Makes an output of a request memory of the server's own, which nobody else sees or changes, and which the server may change: after
+/// the reply, too, and when the client has left. *keptp says where it is, as many bytes as the buffer has; NULL if it has none. Free it by
+/// io_free. It can be passed in requests, but not by IO_OWNED or the schemes of migrant buffers. From now on the message's bufv has no
+/// segments of the output, and what they pointed to may not be used any more.
+///
+/// Data that the kernel has copied already, on an untrusted channel, stays where it is, unless it is short. All other data is copied once.
+/// A server may keep 256 MiB of each client's data at a time, and of a client in this program 1 GiB.
+///
+/// Returns 1 if the data was copied, 0 if it was not; or -1, and then nothing has changed.
+///
+/// Errors: EBADF, ECHILD, EINVAL (it is no output, it was kept before, keptp is NULL, or the service has no IO_READ), EDQUOT (the server
+/// keeps too much of this client's data, or of all clients'), EBUSY (another thread is keeping an output of the same request), ENOMEM.
+///
+/// Pointers: keptp is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_keep(
+    server: io_server_t,
+    request: io_request_t,
+    buffer: usize,
+    keptp: *mut *mut c_void,
+) -> c_int {
+    call(|| {
+        ensure_place(keptp)?;
+        let kept = process().registered(server)?.keep(request, buffer)?;
+        let is_copied = kept.copied() > 0;
+        let place = process().regions.add_kept(kept);
+        // SAFETY: the caller vouches for the pointer.
+        unsafe { set(keptp, place.cast()) };
+        Ok(c_int::from(is_copied))
+    })
 }
 
 /// Whether a request that is held is being aborted: 1 or 0.

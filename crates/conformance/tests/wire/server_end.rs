@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use genie_io::carrier::{
-    Caller, Code, Contract, Located, Mirrored, PrivateBuffer, RequestIds, Slot, Work, WorkBuffer,
+    Allowance, Caller, Code, Contract, Located, Mirrored, PrivateBuffer, RequestIds, Slot, Work, WorkBuffer,
     carried_room, program_name,
 };
 use genie_io::{Client, Error, Incoming, RequestId, ServiceId};
@@ -26,6 +26,7 @@ pub(super) struct There {
     client: Client,
     /// Memory for what no record carries.
     space: Space,
+    allowance: Arc<Allowance>,
     ids: RequestIds,
     pending: Mutex<HashMap<u32, Entry>>,
     to: Mutex<Sender<Vec<u8>>>,
@@ -52,6 +53,7 @@ impl There {
             code,
             client: Client::new(std::process::id(), 0, program_name()),
             space: Space::new(&config).expect("memory"),
+            allowance: Allowance::elsewhere(32 << 20, (Arc::default(), usize::MAX)),
             ids: RequestIds::default(),
             pending: Mutex::default(),
             to: Mutex::new(to),
@@ -137,6 +139,10 @@ impl fmt::Debug for There {
 impl Caller for There {
     fn client(&self) -> &Client {
         &self.client
+    }
+
+    fn allowance(&self) -> &Arc<Allowance> {
+        &self.allowance
     }
 
     fn is_aborted(&self, request: Slot) -> bool {
