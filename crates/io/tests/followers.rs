@@ -33,6 +33,7 @@ mod raw {
 }
 
 #[path = "../src/followers.rs"]
+#[allow(unreachable_pub, reason = "the file is a public part of `genie_io::carrier`")]
 mod followers;
 
 use std::sync::Arc;
