@@ -58,7 +58,7 @@ fn wants_a_layout_for_no_service(ground: &mut Ground) {
 fn a_layout_for_no_service_ends_the_channel() {
     let (scene, attacker) = attack!(wants_a_layout_for_no_service);
     let why = attacker.says();
-    assert!(why.contains("a layout is wanted for service 9 of 9"), "{why}");
+    assert!(why.contains("a layout is wanted for service 10 of 10"), "{why}");
     scene.goes_on();
     scene.survives(attacker);
 }
