@@ -23,7 +23,7 @@ use crate::{Error, Incoming};
 
 pub(crate) mod allowance;
 
-use allowance::{Allowance, Share};
+use allowance::{Hold, Share};
 
 /// What an output held, in memory of the server's own: readable, writable, and there for as long as it exists, whatever becomes of
 /// the request, its channel and its client. [`Incoming::keep`] makes it.
@@ -46,7 +46,8 @@ struct Taken {
     /// Some until this is dropped.
     bytes: Option<SystemBytes>,
     is_changed: bool,
-    allowance: Arc<Allowance>,
+    /// Let go after the memory.
+    hold: Hold,
 }
 
 impl Kept {
@@ -97,7 +98,7 @@ impl fmt::Debug for Kept {
 impl Drop for Taken {
     fn drop(&mut self) {
         let Some(mut bytes) = self.bytes.take() else { return };
-        if self.allowance.has_ended() {
+        if self.hold.has_ended() {
             return bytes.discard();
         }
         if self.is_changed {
@@ -107,7 +108,7 @@ impl Drop for Taken {
         let space = bytes.space().clone();
         drop(bytes);
         // The client may have left just now, and not have found this memory free.
-        if self.allowance.has_ended() {
+        if self.hold.has_ended() {
             space.discard_free();
         }
     }
@@ -120,7 +121,7 @@ impl Incoming {
     /// On an untrusted channel (`channel::ServeOptions::untrusted`), data of one element from about a
     /// page on stays where the kernel has copied it, in memory that only this process has. All other data is copied once, as it is at
     /// this moment: what other processes have mapped they could go on changing, whatever they promise, and by every scheme but copy
-    /// the memory is the client's. [`Kept::copied`] tells.
+    /// the memory is the client's. [`Kept::copied`] tells. While a server keeps private memory of 64 clients that have left, all is copied.
     ///
     /// The request has the data no more, in either case. Its client is not held up: its buffers come back with the reply, and what is
     /// kept takes nothing from its limits on pending bytes.
@@ -139,17 +140,16 @@ impl Incoming {
     /// an error the request has the data still.
     ///
     /// # Cost
-    /// One copy into fresh memory, or none; for every 8 MiB copied, a look at the memory cgroup's files.
+    /// One copy into fresh memory, or none, and at least 128 bytes of what may be kept; for every 8 MiB copied, a look at the memory cgroup's files.
     pub fn keep(&mut self, index: usize) -> Result<Kept, Error> {
         self.ensure_own()?;
         let len = self.output(index)?.len();
         let allowance = Arc::clone(self.allowance());
-        // Pins and fragments still show where the data was.
-        let footprint = if self.is_contracted() { None } else { self.private_footprint(index) };
-        let share = allowance.share(footprint.unwrap_or(len))?;
-        let taken = footprint.and_then(|_| self.work_mut().buffers[index].take_private());
+        let held = self.private_footprint(index).and_then(|bytes| Some((allowance.hold()?, bytes)));
+        let share = allowance.share(held.as_ref().map_or(len, |(_, bytes)| *bytes))?;
+        let taken = held.and_then(|(hold, _)| Some((hold, self.work_mut().buffers[index].take_private()?)));
         let memory = match taken {
-            Some(bytes) => Memory::Taken(Taken { bytes: Some(bytes), is_changed: false, allowance }),
+            Some((hold, bytes)) => Memory::Taken(Taken { bytes: Some(bytes), is_changed: false, hold }),
             None => Memory::Copied(self.copied(index, len)?),
         };
         self.work_mut().buffers[index].is_kept = true;
@@ -158,6 +158,10 @@ impl Incoming {
 
     /// How much memory the private buffer takes that an output's data fills by itself; none where there is no such buffer.
     fn private_footprint(&self, index: usize) -> Option<usize> {
+        // Pins and fragments still show where the data was.
+        if self.is_contracted() {
+            return None;
+        }
         self.buffer(index, Direction::Out).ok()?.private_footprint()
     }
 

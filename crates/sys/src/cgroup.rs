@@ -23,8 +23,6 @@ const RESERVE_MIN: u64 = 512 << 10;
 const RESERVE_MAX: u64 = 16 << 20;
 /// For how many bytes more [`ensure_room_ahead`] looks: a look takes as long as copying a megabyte.
 const AHEAD: usize = 8 << 20;
-/// What is shorter is taken as any other memory of the program's is.
-const SHORTEST_COUNTED: usize = 64 << 10;
 /// A limit from which on there is none: version 1 says so by a number of about 2^63.
 const UNLIMITED: u64 = 1 << 60;
 
@@ -77,14 +75,13 @@ pub fn ensure_room(len: usize) -> Result<()> {
 }
 
 /// As [`ensure_room`], for memory that is taken piece by piece: a look that finds room for 8 MiB more is good for these.
-/// Less than 64 KiB is taken without a look.
 ///
 /// # Errors
 /// As [`ensure_room`].
 pub fn ensure_room_ahead(len: usize) -> Result<()> {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     let less = |found: usize| found.checked_sub(len);
-    if len < SHORTEST_COUNTED || FOUND.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
+    if FOUND.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
         return Ok(());
     }
     let has_more = ensure_room(len.saturating_add(AHEAD)).is_ok();
