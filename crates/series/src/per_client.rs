@@ -85,8 +85,8 @@ impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> PerClient<S, F> {
     fn made(&self, client: &Client) -> Arc<S> {
         let server = Arc::new((self.make)(client));
         let mut servers = self.servers.write();
-        // Another thread may have made one meanwhile.
-        Arc::clone(servers.entry(client.id).or_insert(server))
+        // Another thread may have made one meanwhile. Then this one is dropped when the lock is free: it may ask something, too.
+        Arc::clone(servers.entry(client.id).or_insert_with(|| Arc::clone(&server)))
     }
 }
 
