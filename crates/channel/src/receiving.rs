@@ -94,6 +94,8 @@ impl Remote {
                 // The link's thread takes the last replies, and ends what is pending then.
                 return false;
             }
+            // Other threads may have submitted requests in batches that they keep.
+            self.tell();
             // The link's thread wakes this one when the server has gone.
             if receiving.consumer.arm(Mode::Futex)
                 && !self.link.is_gone()

@@ -21,7 +21,8 @@
 //!    [`Code::abort`]), and at last calls [`Code::departed`], once.
 //!
 //! Invariants: an [`Outgoing`] is ended once, and not before the server surely has no part of its memory any more; what the client
-//! is told meanwhile is [`Outgoing::give_up`]'s business. No request waits for a reply that no thread takes. Locks of a carrier's are
+//! is told meanwhile is [`Outgoing::give_up`]'s business. No request waits for a reply that no thread takes.
+//! A child made by fork forgets its table of [`Outgoing`]s: to drop one there would end the parent's request. Locks of a carrier's are
 //! not held while the server's code, or a client's task, is called: either may make requests.
 //! Trust: this crate believes what a carrier says. So a carrier checks all that a peer sends: numbers of services, lengths against the
 //! request's, places of memory; and it ends what has no honest peer. What [`WorkBuffer::set_actual`], [`Work::note_carried`],

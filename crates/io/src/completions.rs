@@ -110,7 +110,7 @@ impl<T> Completions<T> {
         let count = all.requests.len() + 1;
         let (pending, _) = all.requests.entry(request).or_insert((pending, belonging));
         self.queue.count.store(count, Ordering::SeqCst);
-        if pending.poll(&mut Context::from_waker(&waker)).is_ready() {
+        if pending.poll_untold(&mut Context::from_waker(&waker)).is_ready() {
             self.queue.push(request);
         }
     }

@@ -1,6 +1,7 @@
 //! Batches: servers that sleep are woken once for several requests, and never too late for a thread that waits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use genie_channel::{Driven, Layout, ServeOptions};
@@ -116,8 +117,9 @@ fn a_long_batch_wakes_its_server_after_so_many_requests() {
 #[test]
 fn a_thread_that_looks_for_a_reply_has_its_server_told_though_the_batch_goes_on() {
     let mut pair = Pair::new(Layout::default());
-    let looks: [fn(&Interface, &Pending<'_>) -> bool; 4] = [
+    let looks: [fn(&Interface, &Pending<'_>) -> bool; 5] = [
         |_, pending| pending.is_replied(),
+        |_, pending| pending.poll(&mut Context::from_waker(Waker::noop())).is_ready(),
         |_, pending| pending.wait(Duration::from_millis(1)),
         |interface, _| interface.collect() > 0,
         |interface, _| {

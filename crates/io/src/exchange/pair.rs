@@ -2,7 +2,7 @@
 //!
 //! Why: making and dropping an exchange takes longer than using one again.
 //! Invariants: the thread that finds a spare pair holds the exchange alone, and nothing has become of it yet.
-//! Limits: one for each thread.
+//! Limits: 32 for each thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ pub(crate) struct Pair {
 }
 
 thread_local! {
-    /// The exchange of this thread's last request, if nothing has become of it.
+    /// Exchanges of this thread's requests, of which nothing has become.
     static SPARE: Spare<Pair> = const { Spare::none() };
 }
 

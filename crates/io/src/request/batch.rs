@@ -2,8 +2,8 @@
 //!
 //! Why: to find out whether a server sleeps, and to wake it, takes longer than to put a short request on its ring.
 //! How: each request is on the ring as soon as it is submitted, where a server that is awake finds it. Whether the server sleeps
-//! is looked up once for up to [`Batch::MOST`] requests. A thread that looks for a reply of the server, or waits for one, has that
-//! looked up before: so a batch can be kept, leaked or forgotten without delaying a reply that somebody waits for.
+//! is looked up once for up to [`Batch::MOST`] requests. A thread that looks for a reply of the server, or begins to wait for one, has
+//! that looked up before: so a batch can be kept, leaked or forgotten without delaying a reply that its own thread waits for.
 //! Source: none in the thesis.
 
 use smallvec::SmallVec;
@@ -81,8 +81,10 @@ impl Interface {
 
 impl Request<'_, '_, '_> {
     /// Makes the request in a batch. A server in another process that is awake may begin with it when it is submitted. One that sleeps is
-    /// woken when the batch ends ([`Batch::publish`], or by dropping it), or before any thread waits for a reply of that server, or looks
-    /// whether there is one.
+    /// woken when the batch ends ([`Batch::publish`], or by dropping it), or before a thread begins to wait for a reply of that server, or
+    /// looks whether there is one. A thread that waits already may not notice: publish the batch before you wait for what another thread
+    /// does with the replies, or for room. Submit the request before the batch ends; one that is submitted afterwards has the server woken
+    /// when a thread looks for a reply.
     ///
     /// A request that fails when it is submitted leaves the batch as it was: the requests before it are under way, and others may follow.
     /// Where the server's ring is full, the server is woken before the error is returned.

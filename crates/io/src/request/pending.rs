@@ -103,6 +103,15 @@ impl<'i> Pending<'i> {
     /// or has a server's [`Completer`](crate::Completer) look, wakes the task, so some thread must wait for a reply or call
     /// [`Interface::collect`]: see [`Interface::descriptor`]. The last task that asked is woken.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let poll = self.poll_untold(context);
+        if poll.is_pending() {
+            self.server.tell();
+        }
+        poll
+    }
+
+    /// As [`Pending::poll`], where the server need not be told of a batch yet.
+    pub(crate) fn poll_untold(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.is_inherited() || self.exchange().poll(context.waker()) {
             Poll::Ready(())
         } else {
