@@ -27,7 +27,7 @@ pub struct ServeOptions {
     /// is lent, and the server uses at most this many bytes of its own for the client, and `kept` besides.
     pub hard_pool: usize,
     /// Bytes of each client's outputs that the server's code may keep at a time (256 MiB), by
-    /// [`Incoming::keep`](crate::Incoming::keep).
+    /// [`Incoming::keep`](genie_io::Incoming::keep).
     pub kept: usize,
     /// Bytes that all clients together may be lent, and that may be kept of their outputs (half of the machine's memory). A client for
     /// which too little is left adds memory of its own, as one does that has been lent `hard_pool`. What a client was lent counts
