@@ -432,38 +432,6 @@ impl Error {
             )
     }
 
-    /// The number by which a C program learns of the error: `EAGAIN` where only too much is pending, say, and a server's own code.
-    pub fn errno(&self) -> i32 {
-        let errno = match self {
-            Self::NoServer { .. } | Self::UnknownService { .. } => Errno::NOENT,
-            Self::Refused { .. } | Self::Directory { .. } => Errno::ACCESS,
-            Self::Busy { .. } => Errno::BUSY,
-            Self::Running { .. } => Errno::ADDRINUSE,
-            Self::Silent { .. } => Errno::HOSTDOWN,
-            Self::TimedOut { .. } => Errno::TIMEDOUT,
-            Self::Aborted => Errno::CANCELED,
-            Self::Gone { asked: true, .. } => Errno::CONNRESET,
-            Self::Gone { asked: false, .. } => Errno::PIPE,
-            Self::Inherited => Errno::CHILD,
-            Self::ArgumentTooLong { .. } => Errno::MSGSIZE,
-            Self::KeptTooMuch { .. } => Errno::DQUOT,
-            Self::Server(error) if error.code > 0 => return error.code,
-            Self::Server(_) | Self::Dropped | Self::Panicked { .. } | Self::Untold { .. } => Errno::REMOTEIO,
-            error if error.is_congestion() => Errno::AGAIN,
-            error if error.is_misuse() => Errno::INVAL,
-            Self::Passing(genie_passing::Error::TooLong { .. } | genie_passing::Error::Integrity { .. }) => {
-                Errno::INVAL
-            }
-            Self::Passing(genie_passing::Error::Memory(error)) => match error {
-                genie_memory::Error::Kernel(error) | genie_memory::Error::AddressLimit(error) => error.errno,
-                genie_memory::Error::Limit { .. } | genie_memory::Error::Addresses { .. } => Errno::NOMEM,
-                _ => Errno::IO,
-            },
-            _ => Errno::IO,
-        };
-        errno.raw_os_error()
-    }
-
     /// Whether only too many requests, or clients, were in the way: the same may succeed when some are over.
     pub fn is_congestion(&self) -> bool {
         use genie_passing::Error::Memory;
@@ -477,29 +445,5 @@ impl Error {
                     | Self::NoRoom { .. }
                     | Self::Busy { .. }
             )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_have_numbers_for_c() {
-        let limit = genie_memory::Error::Limit { asked: 2, used: 0, limit: 1 };
-        for (error, errno) in [
-            (limit.into(), Errno::NOMEM),
-            (Error::gone("letters", "it hung up").unasked(), Errno::PIPE),
-            (Error::TooMany { pending: 1, limit: 1 }, Errno::AGAIN),
-            (Error::ArgumentTooLong { len: 2, room: 1 }, Errno::MSGSIZE),
-            (Error::Running { server: "letters".to_owned(), pid: None }, Errno::ADDRINUSE),
-            (Error::Uncarriable { what: "buffers", count: 2, max: 1 }, Errno::INVAL),
-            (Error::Server("it is closed".into()), Errno::REMOTEIO),
-            (Error::Untold { buffer: 1 }, Errno::REMOTEIO),
-            (Error::Kept { buffer: 1 }, Errno::INVAL),
-            (Error::Server(ServerError { code: 28, message: String::new() }), Errno::NOSPC),
-        ] {
-            assert_eq!(error.errno(), errno.raw_os_error(), "{error}");
-        }
     }
 }

@@ -5,12 +5,12 @@ mod filling;
 pub(crate) mod fragment;
 mod origin;
 pub(crate) mod pin;
+mod supplying;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use genie_memory::{Data, DataMut, Direction};
-use genie_passing::{Outboard, Overlay};
 use genie_sys::fork::Maker;
 
 use crate::carrier::Caller;
@@ -19,9 +19,8 @@ use crate::incoming::pin::{InputPin, OutputPin, Pinned};
 use crate::kept::allowance::Allowance;
 use crate::request::id::Slot;
 use crate::server::service::Access;
-use crate::work::forwarded::Supply;
 use crate::work::location::{Location, Locations, part};
-use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
+use crate::work::{Work, WorkBuffer, WorkElement};
 use crate::{Client, Error, Fragment, RequestId, ServerError, Service, ServiceId, panics, telemetry};
 
 pub use anticipated::Anticipated;
@@ -332,47 +331,6 @@ impl Incoming {
         };
         self.work_mut().buffers[index].owe();
         Ok(locations)
-    }
-
-    /// Overlays a buffer of the server's own, filled already, on element `element` of input buffer `index`, instead of
-    /// making that element ready. [`Incoming::set_actual`] still has to say how many bytes came.
-    ///
-    /// # Errors
-    /// There is no such input buffer or element ([`Error::NoSuchBuffer`], [`Error::NoSuchElement`]).
-    /// [`Error::ReadyAlready`]: the element was made ready, overlaid, linked to outboard memory or forwarded before, and stays as it
-    /// was; the overlay buffer goes back to its pool.
-    pub fn overlay(&mut self, index: usize, element: usize, overlay: Overlay) -> Result<(), Error> {
-        self.supply(index, element, Supply::Overlay(overlay))
-    }
-
-    /// Links data in a device's own memory to element `element` of input buffer `index`, instead of making that element
-    /// ready. [`Incoming::set_actual`] still has to say how many bytes came.
-    ///
-    /// # Errors
-    /// As [`Incoming::overlay`]; no memory for a host buffer, or the device's transfer failed.
-    pub fn outboard(
-        &mut self,
-        index: usize,
-        element: usize,
-        outboard: Box<dyn Outboard>,
-    ) -> Result<(), Error> {
-        self.supply(index, element, Supply::Outboard(outboard))
-    }
-
-    fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
-        let elements = &self.buffer(index, Direction::In)?.elements;
-        let (buffer, count) = (index, elements.len());
-        let supplied = elements.get(element).ok_or(Error::NoSuchElement { buffer, element, count })?;
-        if supplied.is_ready() {
-            return Err(Error::ReadyAlready { buffer, element });
-        }
-        match self.work_mut().supplied(index, element) {
-            Transfer::Located(located) => located.supply(supply),
-            Transfer::In(input) => supply.put_in(input)?,
-            Transfer::Out(_) | Transfer::Forwarded(_) | Transfer::Carried(_) | Transfer::None(_) => {}
-        }
-        self.work_mut().buffers[index].owe();
-        Ok(())
     }
 
     /// Says how many bytes of buffer `index` were really passed, as [`Incoming::fill`] does by itself. The client finds the number

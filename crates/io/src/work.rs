@@ -6,6 +6,7 @@ mod arguments;
 mod beginning;
 mod buffer;
 mod carried;
+mod element;
 pub(crate) mod forwarded;
 pub(crate) mod located;
 pub(crate) mod location;
@@ -25,10 +26,11 @@ use crate::work::located::Located;
 use crate::{Client, Error, Reply, telemetry};
 
 use arguments::Arguments;
-pub(crate) use buffer::Transfer;
-pub use buffer::{WorkBuffer, WorkElement};
+pub use buffer::WorkBuffer;
 pub(crate) use carried::Store;
 pub use carried::{Carried, MAX_CARRIED, carried_room};
+pub(crate) use element::Transfer;
+pub use element::WorkElement;
 
 /// A request's arguments and buffers, and its share of the limits.
 ///

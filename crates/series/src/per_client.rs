@@ -64,7 +64,8 @@ pub struct PerClient<S, F> {
 impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> PerClient<S, F> {
     /// Has `make` make a server for each client. `make` is called once at first for no client, with a description of this
     /// program, since clients that connect are told of the services before any server is made for them: all servers must
-    /// offer the same, and have the same [`Preferences`], if any.
+    /// offer the same, and have the same [`Preferences`], if any. `make` must return soon, as [`Server::preferred`] must: where a client
+    /// in another process asks for a layout first, other clients of the server wait meanwhile.
     pub fn new(make: F) -> Self {
         let model = make(&Client::here());
         let has_completer = model.completer().is_some();

@@ -6,7 +6,7 @@
 use genie_memory::{Direction, LenderId, Migrant};
 use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 
-use super::buffer::Kept;
+use super::element::Kept;
 use super::{Borrowings, Carried, Destinations, Store, Transfer, Work, WorkElement};
 use crate::carrier::Carries;
 use crate::request::Elements;

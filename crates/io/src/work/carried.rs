@@ -18,7 +18,7 @@ use genie_passing::{CARRIED, Output, Parties, Passing, Receipt, Scheme, Source};
 use genie_sys::guard;
 use smallvec::SmallVec;
 
-use super::buffer::Kept;
+use super::element::Kept;
 use super::{Transfer, Work, WorkBuffer, WorkElement, each_input};
 use crate::Error;
 use crate::work::located::Located;
