@@ -21,6 +21,9 @@ use genie_sys::process::Pid;
 
 use crate::segments::{Segments, part};
 
+/// The longest data that [`Data::for_each_chunk`] copies to the stack: beyond that a call of the allocator is cheap beside the copying.
+const SHORT: usize = 512;
+
 /// Bytes to be read, in one or more pieces of memory that stay mapped for `'r`.
 ///
 /// ```compile_fail,E0133
@@ -98,7 +101,19 @@ impl<'r> Data<'r> {
     ///
     /// # Cost
     /// Each byte is copied once, into memory that stays in the CPU's cache: less than to load it from where it is.
+    #[inline]
     pub fn for_each_chunk(&self, mut see: impl FnMut(&[u8])) {
+        if self.len() > SHORT {
+            return self.for_each_long_chunk(see);
+        }
+        let mut chunk = [0; SHORT];
+        let len = self.copy_to(&mut chunk);
+        if len > 0 {
+            see(&chunk[..len]);
+        }
+    }
+
+    fn for_each_long_chunk(&self, mut see: impl FnMut(&[u8])) {
         const CHUNK: usize = 16 << 10;
         let mut chunk = vec![0; CHUNK.min(self.len())];
         for start in (0..self.len()).step_by(CHUNK) {

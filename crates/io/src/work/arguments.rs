@@ -9,6 +9,9 @@ use smallvec::SmallVec;
 
 use crate::{Error, ServerError};
 
+/// The most bytes of memory that are kept for the next argument.
+const MOST_KEPT: usize = 1024;
+
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     pub(crate) request: SmallVec<[u8; 32]>,
@@ -32,10 +35,10 @@ impl Arguments {
     #[inline]
     pub(crate) fn end(&mut self) {
         if !self.request.is_empty() {
-            self.request = SmallVec::new();
+            clear(&mut self.request);
         }
         if !self.reply.is_empty() {
-            self.reply = SmallVec::new();
+            clear(&mut self.reply);
         }
         (self.room, self.refused) = (0, 0);
     }
@@ -47,7 +50,8 @@ impl Arguments {
             return Err(self.too_long());
         }
         if !(argument.is_empty() && self.reply.is_empty()) {
-            self.reply = SmallVec::from_slice(argument);
+            self.reply.clear();
+            self.reply.extend_from_slice(argument);
         }
         Ok(())
     }
@@ -60,5 +64,17 @@ impl Arguments {
 
     fn too_long(&self) -> Error {
         Error::ArgumentTooLong { len: self.refused, room: self.room }
+    }
+}
+
+/// Empties a vector, and frees its memory if that is much.
+#[inline]
+fn clear<const N: usize>(argument: &mut SmallVec<[u8; N]>)
+where
+    [u8; N]: smallvec::Array<Item = u8>,
+{
+    match argument.capacity() > MOST_KEPT {
+        true => *argument = SmallVec::new(),
+        false => argument.clear(),
     }
 }
