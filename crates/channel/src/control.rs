@@ -18,7 +18,7 @@ use genie_sys::event::Event;
 use genie_sys::poll::{Poller, Ready};
 use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
-use genie_sys::{GranuleKind, cgroup};
+use genie_sys::{GranuleKind, cgroup, machine};
 
 use super::arenas::{ArenaView, Arenas};
 use super::client_channel::{ClientChannel, answer, checked_lifeline, refuse};
@@ -374,7 +374,9 @@ impl Control {
     ) -> Result<Private, Ending> {
         let client = socket.peer_process().map_err(Ending::exhausted)?;
         let options = &self.shared.options;
-        let (bytes, kept) = (options.hard_pool, options.kept.min(options.pools));
+        // More than the machine has would only take addresses.
+        let most = usize::try_from(machine::total_memory()).unwrap_or(usize::MAX);
+        let (bytes, kept) = (options.hard_pool.min(most), options.kept.min(options.pools).min(most));
         if bytes == 0 {
             return Err(Ending::new(Reason::Trust, "this server has no memory for data that is copied"));
         }

@@ -236,8 +236,8 @@ impl Session {
                     work.receive(buffer.direction, data, element.len as usize);
                     continue;
                 }
-                let lent = self.element(view, &element, buffer.direction, access)?;
-                work.add_located(lent);
+                let located = self.element(view, &element, buffer.direction, access)?;
+                work.add_located(located);
             }
         }
         Ok(work)
@@ -256,24 +256,24 @@ impl Session {
             return private.transfer(element, direction, receipt).map_err(|error| self.unfit(error));
         }
         let is_touched = if writes { access.writes || access.reads } else { access.reads };
-        let mut lent = Located::named(Segments::new(), element.len as usize, receipt);
+        let mut located = Located::named(Segments::new(), element.len as usize, receipt);
         for segment in element.segments {
             let extent = Extent { offset: segment.offset() as usize, len: segment.len() as usize };
             let (mirror, known) = view.mirror(segment.arena()).map_err(Unfit::Wrong)?;
             let seen = match (is_touched, self.terms.mapping) {
                 (false, _) => mirror.check(&[extent], writes),
                 (true, Mapping::Cached) if segment.arena() == 0 => {
-                    mirror.span(known, extent, writes).map(|span| lent.see(span))
+                    mirror.span(known, extent, writes).map(|span| located.see(span))
                 }
                 // A forwarded arena may be withdrawn: the request holds it, even where its objects stay mapped.
                 (true, Mapping::Cached | Mapping::Transient) => {
-                    mirror.map(&[extent], writes).map(|mapped| lent.hold(mapped))
+                    mirror.map(&[extent], writes).map(|mapped| located.hold(mapped))
                 }
             };
             seen.map_err(|error| self.unfit(error.into()))?;
-            lent.name(segment.arena(), extent);
+            located.name(segment.arena(), extent);
         }
-        Ok(lent)
+        Ok(located)
     }
 
     /// Tells from an error whether there is no room for a request here, or the request is wrong.

@@ -330,6 +330,19 @@ fn what_one_client_was_lent_another_gets_when_it_has_left() {
     }
 }
 
+/// Addresses are reserved for what is kept; more than the machine's memory needs none.
+#[test]
+fn an_untrusted_client_is_served_however_much_the_options_let_it_take() {
+    let most = usize::MAX;
+    let options =
+        ServeOptions { untrusted: true, hard_pool: most, kept: most, pools: most, ..ServeOptions::default() };
+    let place = serve_with(&Attentive::default(), options);
+    let interface = interface();
+    let server = connect(&place, &interface, "untrusted");
+    assert!(server.is_untrusted());
+    interface.request(&server, PASS).out(Out::copy(&[1; 10_000])).send().expect("a reply");
+}
+
 /// How many bytes servers have lent to the interface.
 fn lent(interface: &Interface) -> usize {
     let (space, mut at, mut sum) = (interface.space(), 0, 0);
