@@ -354,6 +354,18 @@ int main() {
     genie::server server(io, "keeper", 20s);
     all(io, server);
     CHECK(!stores_in_time(server, genie::buffer(io, 100)));
+    {
+        std::vector<genie::pending> pending;
+        {
+            genie::batch batch;
+            THROWS(EBUSY, genie::batch());
+            for (int i = 0; i < 40; i++)
+                pending.push_back(genie::request(server, RELEASE).submit());
+        }
+        for (genie::pending &request : pending)
+            request.sync();
+        genie::batch again;
+    }
 
     // In a child, objects of the parent's are destroyed and harm nothing.
     {

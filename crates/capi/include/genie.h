@@ -649,6 +649,24 @@ int io_sync(io_request_t request,
 // Pointers: as for io_sync.
 int io_abort(io_request_t request);
 
+// Begins a batch: of the requests that this thread makes from now on without waiting for them, servers in other processes are told
+// together, so that one that sleeps is woken once for up to 32 of them. A server that is awake may begin with each at once.
+//
+// A sleeping server is woken when the batch ends, and before this thread looks or waits for a reply of that server. Before it waits for what
+// another thread does with the replies, end the batch. A thread that ends, ends its batch.
+//
+// Returns 0, or -1.
+//
+// Errors: EBUSY (this thread has begun one that has not ended).
+int io_begin_batch(void);
+
+// Ends the batch that this thread has begun: servers that sleep are woken for what they were asked in it.
+//
+// Returns 0, or -1.
+//
+// Errors: EINVAL (this thread has begun none).
+int io_end_batch(void);
+
 // Makes this program a server (thesis §7.2), with number_services services, which are numbered from 0. If name is not NULL, clients
 // in other processes find the server by it (io_connect). This program can make requests of it by *serverp in any case.
 //

@@ -282,6 +282,15 @@ class request : public holder {
     pending submit() { io_request_t number = 0; return make(&number), pending(number, std::move(job_)); }
 };
 
+/// A batch (io_begin_batch): while it exists, servers are told together of the requests that its thread submits. It stays in its thread.
+class batch {
+  public:
+    batch() { detail::check(io_begin_batch()); } ///< Throws EBUSY: there is one already.
+    batch(const batch &) = delete;
+    batch &operator=(const batch &) = delete;
+    ~batch() { io_end_batch(); }
+};
+
 /// Bytes in one run of addresses, as a std::span, which C++17 does not have.
 template <class Byte> class span {
     Byte *data_ = nullptr; std::size_t size_ = 0;

@@ -15,6 +15,7 @@
     reason = "the rules of each call are its comment, which C programmers read, too"
 )]
 
+pub mod batch;
 mod compose;
 pub mod connect;
 pub mod failure;

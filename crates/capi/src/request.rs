@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use genie_io::{Failed, Reply, Request, ServiceId};
 
+use crate::batch::submitted;
 use crate::compose::{arguments, compose};
 use crate::failure::{Failure, call};
 use crate::given::{duration, set};
@@ -128,7 +129,7 @@ fn submit(
     request: Request<'_, 'static, 'static>,
     begun: &mut Begun,
 ) -> Result<io_request_t, Failed> {
-    let pending = request.submit()?;
+    let pending = submitted(request)?;
     begun.users.end_brief();
     let number = pending.id().number();
     let requested = Requested::new(pending, headers.keep(), std::mem::take(begun));

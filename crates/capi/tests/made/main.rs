@@ -16,6 +16,7 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
         "memory.rs",
         "request.rs",
         "pending.rs",
+        "batch.rs",
         "server.rs",
         "messages.rs",
     ];

@@ -1,0 +1,71 @@
+//! `io_begin_batch` and `io_end_batch`: requests of one thread of which their servers are told together.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+
+use genie_io::{Batch, Failed, Pending, Request};
+use genie_sys::fork::Maker;
+
+use crate::failure::{Failure, call};
+
+thread_local! {
+    /// The batch that this thread has begun. One that a fork has brought here is the parent's, and counts for nothing.
+    static BEGUN: RefCell<Option<(Maker, Batch)>> = const { RefCell::new(None) };
+}
+
+/// Begins a batch: of the requests that this thread makes from now on without waiting for them, servers in other processes are told
+/// together, so that one that sleeps is woken once for up to 32 of them. A server that is awake may begin with each at once.
+///
+/// A sleeping server is woken when the batch ends, and before this thread looks or waits for a reply of that server. Before it waits for what
+/// another thread does with the replies, end the batch. A thread that ends, ends its batch.
+///
+/// Returns 0, or -1.
+///
+/// Errors: EBUSY (this thread has begun one that has not ended).
+#[unsafe(no_mangle)]
+pub extern "C" fn io_begin_batch() -> c_int {
+    call(|| {
+        BEGUN.with_borrow_mut(|begun| {
+            if own(begun).is_some() {
+                let sentence = "this thread has begun a batch; end it by io_end_batch first";
+                return Err(Failure::new(libc::EBUSY, sentence));
+            }
+            *begun = Some((Maker::this_process(), Batch::default()));
+            Ok(0)
+        })
+    })
+}
+
+/// Ends the batch that this thread has begun: servers that sleep are woken for what they were asked in it.
+///
+/// Returns 0, or -1.
+///
+/// Errors: EINVAL (this thread has begun none).
+#[unsafe(no_mangle)]
+pub extern "C" fn io_end_batch() -> c_int {
+    // What is taken out wakes servers as it is dropped.
+    call(|| match own(&mut BEGUN.take()) {
+        Some(_) => Ok(0),
+        None => Err(Failure::misuse("this thread has begun no batch")),
+    })
+}
+
+/// Submits a request, in this thread's batch if the thread has begun one.
+#[inline]
+pub(crate) fn submitted<'i>(request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+    // A thread that is about to end has none.
+    let is_batched = BEGUN.try_with(|begun| own(&mut begun.borrow_mut()).is_some()).unwrap_or(false);
+    if !is_batched {
+        return request.submit();
+    }
+    BEGUN
+        .with_borrow_mut(|begun| match own(begun) {
+            Some(batch) => request.batched(batch),
+            None => request,
+        })
+        .submit()
+}
+
+fn own(begun: &mut Option<(Maker, Batch)>) -> Option<&mut Batch> {
+    begun.as_mut().filter(|(maker, _)| maker.is_this_process()).map(|(_, batch)| batch)
+}
