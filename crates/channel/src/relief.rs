@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::client_channel::ClientChannel;
 use super::options::WORKER_CLIENTS;
@@ -27,6 +27,8 @@ pub(super) struct Relief {
     workers: Vec<Known>,
     /// How many workers have clients.
     occupied: usize,
+    /// When calls were last compared.
+    looked: Instant,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +55,7 @@ impl Relief {
     pub(super) fn new(attending: usize, workers: usize) -> Self {
         let role = |index| if index < attending { Role::Attends } else { Role::Absent };
         let workers = (0..workers).map(|index| Known { role: role(index), call: None }).collect();
-        Self { workers, occupied: 0 }
+        Self { workers, occupied: 0, looked: Instant::now() }
     }
 
     /// The worker that gets the next client: with the fewest clients among those with room for one more, but rather none that is
@@ -80,7 +82,7 @@ impl Relief {
             return longest;
         }
         shared.is_watched.store(true, Ordering::SeqCst);
-        longest.min(LOOK)
+        longest.min(LOOK.saturating_sub(self.looked.elapsed()))
     }
 
     /// Relieves workers that are in a call for long.
@@ -89,13 +91,20 @@ impl Relief {
         if !shared.has_relief() || shared.has_stopped() {
             return;
         }
-        shared.looks.fetch_add(1, Ordering::Relaxed);
+        // The control thread also comes here each time that it has been woken: a call that it sees twice need not be a long one.
+        let is_due = self.looked.elapsed() >= LOOK;
+        if is_due {
+            self.looked = Instant::now();
+            shared.looks.fetch_add(1, Ordering::Relaxed);
+        }
         self.count(shared, channels);
         for from in 0..self.workers.len() {
             let (known, post) = (&mut self.workers[from], &shared.posts[from]);
             let call = post.call();
-            let is_long = call.is_some() && (known.call == call || post.takes_leave());
-            known.call = call;
+            let is_long = call.is_some() && (is_due && known.call == call || post.takes_leave());
+            if is_due || is_long {
+                known.call = call;
+            }
             if is_long && let Some((to, rings)) = post.relieve(|| self.other(from, shared, channels)) {
                 let roles = [self.workers[from].role, self.workers[to].role];
                 if channels.values().any(|channel| channel.post == to) {

@@ -252,8 +252,8 @@ mod tests {
 
     use super::*;
     use crate::directory::Directory;
-    use crate::primitive::Mutex;
-    use crate::{Listener, ServeOptions};
+    use crate::primitive::{Mutex, Ordering};
+    use crate::{Listener, ServeOptions, connect};
     use genie_io::servers::memory::Memory;
 
     #[test]
@@ -265,6 +265,23 @@ mod tests {
         running.stopper.0.start_thread("genie-test", || panic!("this panic is part of the test")).unwrap();
         running.wait();
         Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
+    }
+
+    /// Each message made the control thread compare calls once more, and take a short one that it saw twice for a long one.
+    #[test]
+    fn messages_do_not_make_short_calls_look_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::at(folder.path()).unwrap();
+        let listener = Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
+        let running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
+        let looks = || running.stopper.0.looks.load(Ordering::Relaxed);
+        let (before, start) = (looks(), Instant::now());
+        for _ in 0..200 {
+            let asked = connect::query(&directory, "one").unwrap();
+            connect::hear_status(&asked, "one", Duration::from_secs(60)).unwrap();
+        }
+        let (looks, most) = (looks() - before, 2 + start.elapsed().as_millis() / 2);
+        assert!(u128::from(looks) <= most, "{looks} looks, and time for {most}");
     }
 
     /// Until the `Running` was dropped, the name stayed taken, and clients that connected waited for seconds.
