@@ -56,7 +56,9 @@ const LISTENER: u64 = 0;
 const ATTENTION: u64 = 1;
 /// The token of all rings, in a server that waits by descriptor.
 pub(super) const RING: u64 = 2;
-const FIRST: u64 = 3;
+/// The token of the descriptor of the server's completer.
+const COMPLETER: u64 = 3;
+const FIRST: u64 = 4;
 
 /// The control thread's state.
 pub(super) struct Control {
@@ -67,6 +69,10 @@ pub(super) struct Control {
     handshakes: Handshakes,
     channels: HashMap<u64, ClientChannel>,
     relief: Relief,
+    /// A duplicate of the descriptor of the server's completer: the completer may close its own.
+    _bell: Option<OwnedFd>,
+    /// After what time this thread looks again whether the completer has something, if it does.
+    look_in: Option<Duration>,
     /// How often the server had changed what layouts it prefers when clients were told last.
     changes: u64,
     ready: Vec<Ready>,
@@ -101,6 +107,13 @@ impl Control {
             // If this fails, the control thread looks by itself after a while.
             preferences.watch(move || attention.upgrade().map(|event| event.signal()).is_some());
         }
+        let bell = shared.server.descriptor().and_then(|bell| bell.try_clone_to_owned().ok());
+        let bell = bell.filter(|bell| poller.add_edges(bell, COMPLETER).is_ok());
+        shared.has_bell.store(bell.is_some(), Ordering::Relaxed);
+        if shared.is_inherited() {
+            // The server's code has forked.
+            return Err(Error::Inherited);
+        }
         Ok(Self {
             shared: Arc::clone(shared),
             claim: Arc::clone(claim),
@@ -109,6 +122,8 @@ impl Control {
             handshakes: Handshakes::default(),
             channels: HashMap::new(),
             relief: Relief::new(shared.options.attending(), shared.posts.len()),
+            _bell: bell,
+            look_in: None,
             changes: shared.server.changes(),
             ready: Vec::new(),
             bytes: vec![0; MAX_MESSAGE],
@@ -124,8 +139,15 @@ impl Control {
 
     /// Waits at most `timeout` for connections and messages, and answers them.
     pub(super) fn attend(&mut self, timeout: Duration) {
+        if self.look_in.is_some() {
+            self.collect();
+            if self.is_inherited() {
+                return;
+            }
+        }
         let mut ready = std::mem::take(&mut self.ready);
         let timeout = self.relief.sleeps(&self.shared, timeout);
+        let timeout = self.look_in.map_or(timeout, |after| after.min(timeout));
         if self.poller.wait(Some(timeout), &mut ready).is_err() {
             std::thread::sleep(PAUSE);
         }
@@ -141,14 +163,36 @@ impl Control {
                     let _ = self.shared.attention.clear();
                 }
                 RING => {}
+                COMPLETER => self.collect(),
                 token if self.handshakes.get(token).is_some() => self.hear_newcomer(token, &mut bytes),
                 token => self.hear(token, &mut bytes),
             }
         }
         (self.ready, self.bytes) = (ready, bytes);
+        if self.is_inherited() {
+            return;
+        }
         self.tell_changes();
         self.dismiss();
-        self.relief.look(&self.shared, &mut self.channels);
+        if self.relief.look(&self.shared, &mut self.channels) {
+            self.collect();
+        }
+    }
+
+    /// Collects what the server's completer has, for workers that sleep or are in the server's code for long.
+    fn collect(&mut self) {
+        let shared = &self.shared;
+        self.look_in = match shared.collect() {
+            // There may be more.
+            true => Some(Duration::ZERO),
+            // A worker that goes to sleep from now on arms the completer itself.
+            false if shared.sleepers.load(Ordering::SeqCst) == 0 || shared.is_inherited() => None,
+            false => shared.arm_bell(),
+        };
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Whether this process is a child, made by fork, of the one that serves.

@@ -85,11 +85,11 @@ impl Relief {
         longest.min(LOOK.saturating_sub(self.looked.elapsed()))
     }
 
-    /// Relieves workers that are in a call for long.
-    pub(super) fn look(&mut self, shared: &Arc<Shared>, channels: &mut Channels) {
+    /// Relieves workers that are in a call for long; returns whether any is.
+    pub(super) fn look(&mut self, shared: &Arc<Shared>, channels: &mut Channels) -> bool {
         // Workers of a server that was stopped take no clients any more.
         if !shared.has_relief() || shared.has_stopped() {
-            return;
+            return false;
         }
         // The control thread also comes here each time that it has been woken: a call that it sees twice need not be a long one.
         let is_due = self.looked.elapsed() >= LOOK;
@@ -97,11 +97,13 @@ impl Relief {
             self.looked = Instant::now();
             shared.looks.fetch_add(1, Ordering::Relaxed);
         }
+        let mut is_any_long = false;
         self.count(shared, channels);
         for from in 0..self.workers.len() {
             let (known, post) = (&mut self.workers[from], &shared.posts[from]);
             let call = post.call();
             let is_long = call.is_some() && (is_due && known.call == call || post.takes_leave());
+            is_any_long |= is_long;
             if is_due || is_long {
                 known.call = call;
             }
@@ -119,6 +121,7 @@ impl Relief {
                 shared.posts[to].leave(rings);
             }
         }
+        is_any_long
     }
 
     /// Counts the workers that are free, but for those that were relieved, which count themselves when they come back.

@@ -138,9 +138,12 @@ impl Driven {
             return false;
         }
         self.workers.iter().for_each(|worker| worker.post().attended.lock().disarm());
+        let mut served = self.control.shared().collect();
+        if self.control.is_inherited() {
+            return false;
+        }
         self.control.attend(Duration::ZERO);
         let poller = self.control.poller();
-        let mut served = false;
         for worker in &self.workers {
             // If a ring can't be watched, each call of `serve` looks at it all the same.
             let attended = worker.post().attended.lock();
@@ -157,10 +160,14 @@ impl Driven {
         if self.control.is_inherited() {
             return true;
         }
+        let is_silent = self.control.shared().arm_bell().is_none();
+        if self.control.is_inherited() {
+            return true;
+        }
         let arm =
             |worker: &Worker| worker.arm(&mut worker.post().attended.lock(), genie_ring::Mode::Descriptor);
         let armed = self.workers.iter().map(arm);
-        armed.fold(true, BitAnd::bitand)
+        armed.fold(is_silent, BitAnd::bitand)
     }
 
     /// The descriptor to wait for: after [`Driven::arm`] it is readable when there is something for [`Driven::serve`] to do.

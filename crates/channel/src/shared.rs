@@ -1,7 +1,7 @@
 //! What the threads of a server share: its code, its clients, and who attends to them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use genie_io::Error;
 use genie_io::carrier::Code;
@@ -19,6 +19,9 @@ use super::wire::control::{
 };
 use crate::counts::Counts;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, spawn, thread};
+
+/// After this time a thread looks again where the server's completer may have something, and cannot say so.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// What the server's threads share.
 pub(super) struct Shared {
@@ -45,6 +48,10 @@ pub(super) struct Shared {
     /// What clients are lent now, and what is kept of their outputs.
     pub(super) spent: Arc<AtomicUsize>,
     pub(super) has_stopped: AtomicBool,
+    /// The server's completer can be armed, and its descriptor then wakes the control thread.
+    pub(super) has_bell: AtomicBool,
+    /// How many workers sleep that would otherwise look at the server's completer.
+    pub(super) sleepers: AtomicUsize,
     /// Wakes the control thread.
     pub(super) attention: Arc<Event>,
 }
@@ -83,6 +90,8 @@ impl Shared {
             departed: Mutex::default(),
             spent: Arc::default(),
             has_stopped: AtomicBool::new(false),
+            has_bell: AtomicBool::new(false),
+            sleepers: AtomicUsize::new(0),
             attention: Arc::new(Event::new()?),
             options,
         };
@@ -157,6 +166,35 @@ impl Shared {
         self.has_stopped.store(true, Ordering::Release);
         self.attend();
         self.posts.iter().for_each(Post::notify);
+    }
+
+    /// Has the server reply to requests whose work is done, if it has a completer; returns whether there were any. If another thread is
+    /// looking, that one looks once more. The server's code may have forked.
+    pub(super) fn collect(&self) -> bool {
+        self.server.collect() > 0
+    }
+
+    /// Has what the server's completer has next wake the control thread. Returns none if it will, and else after what time a thread has
+    /// to look: at once, if there was something. The server's code may have forked.
+    pub(super) fn arm_bell(&self) -> Option<Duration> {
+        let arm = || {
+            self.has_bell.load(Ordering::Relaxed)
+                && self.server.arm().unwrap_or_else(|_| {
+                    // The server panicked, and would panic again.
+                    self.has_bell.store(false, Ordering::Relaxed);
+                    false
+                })
+        };
+        if !self.server.is_looked_at() || arm() {
+            return None;
+        }
+        if self.collect() {
+            return Some(Duration::ZERO);
+        }
+        // Collecting may have undone what arming had done, for threads that sleep already, too.
+        let is_done = arm() || self.is_inherited();
+        let is_idle = || self.sessions.lock().iter().all(|session| session.is_idle());
+        (!is_done && !is_idle()).then_some(LOOK)
     }
 
     /// Wakes the control thread.

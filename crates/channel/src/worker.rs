@@ -3,6 +3,9 @@
 //! How: a worker goes round its clients' rings; when none has had a record for a while, it sleeps on all of them at once. It
 //! calls the server's code with each request that it takes, in its own thread; when that takes long, its clients are given
 //! to another worker (`relief.rs`).
+//! If the server has a completer, each worker that is awake collects what it has. A worker that goes to sleep arms the completer,
+//! whose descriptor wakes the control thread, and that collects for all. While a worker is in one call for long, the control thread
+//! collects now and then.
 //! A client's records that rest on control messages wait until the control thread has acted upon those messages, and its
 //! requests wait while as many of them as may be are in the server's code; other clients' do not wait.
 //! Trust: one client is served a bounded number of requests before the next one is looked at.
@@ -57,17 +60,58 @@ impl Worker {
         let spin = Spin::new(self.shared.options.spin);
         let mut attended = self.post().attended.lock();
         while !self.shared.has_stopped() {
-            let Some((again, served)) = self.serve(attended, |_, _| {}) else {
+            let Some(again) = self.round(attended, spin) else {
                 // The server's code has forked, and this is the child, which has returned from that code: rings and clients
                 // are the parent's.
                 return;
             };
             attended = again;
-            let has_none = attended.rings.is_empty();
-            if !served && (has_none || !spin.until(|| attended.is_ready(&self.shared))) {
-                self.sleep(&mut attended);
-            }
         }
+    }
+
+    /// Serves what is there; if there is nothing, looks for a while, and then sleeps. Returns none in a child made by fork.
+    fn round<'p>(
+        &'p self,
+        attended: MutexGuard<'p, Attended>,
+        spin: Spin,
+    ) -> Option<MutexGuard<'p, Attended>> {
+        let (attended, served) = self.serve(attended, |_, _| {})?;
+        let (attended, collected) = self.collect(attended)?;
+        if served | collected {
+            return Some(attended);
+        }
+        if attended.rings.is_empty() {
+            return self.sleep(attended);
+        }
+        let mut held = Some(attended);
+        match spin.until(|| self.is_ready(&mut held)) {
+            true => held,
+            false => self.sleep(held?),
+        }
+    }
+
+    /// Whether there is something to serve, or the completer has had something; true with nothing held in a child made by fork.
+    fn is_ready<'p>(&'p self, held: &mut Option<MutexGuard<'p, Attended>>) -> bool {
+        let Some(mut attended) = held.take() else { return true };
+        let looked = match attended.is_ready(&self.shared) {
+            true => Some((attended, true)),
+            false => self.collect(attended),
+        };
+        looked.is_none_or(|(again, is_ready)| {
+            *held = Some(again);
+            is_ready
+        })
+    }
+
+    /// Has the server's completer collect, if there is one; returns whether it had anything, and none in a child made by fork. No lock is
+    /// held meanwhile, since the completer may make requests.
+    fn collect<'p>(&'p self, attended: MutexGuard<'p, Attended>) -> Option<(MutexGuard<'p, Attended>, bool)> {
+        if !self.shared.server.is_looked_at() {
+            return Some((attended, false));
+        }
+        drop(attended);
+        let collected = self.shared.server.collect_if_free() > 0;
+        (!self.shared.is_inherited()).then(|| (self.post().attended.lock(), collected))
     }
 
     /// Serves every client's next requests; returns whether there were any. Calls `change` with the ring of each client that
@@ -178,21 +222,47 @@ impl Worker {
         Some(attended)
     }
 
-    /// Sleeps until a client or the control thread has something.
-    fn sleep(&self, attended: &mut Attended) {
+    /// Sleeps until a client or the control thread has something. Returns none in a child made by fork.
+    fn sleep<'p>(&'p self, mut attended: MutexGuard<'p, Attended>) -> Option<MutexGuard<'p, Attended>> {
         let post = self.post();
-        if self.arm(attended, Mode::Futex) {
+        if !self.arm(&mut attended, Mode::Futex) {
+            attended.disarm();
+            return Some(attended);
+        }
+        // Before the completer is armed: either the control thread, when it has collected, sees that this worker sleeps and arms the
+        // completer, or this worker does so after that.
+        self.shared.sleepers.fetch_add(1, Ordering::SeqCst);
+        let longest;
+        (attended, longest) = self.longest_sleep(attended)?;
+        if !longest.is_zero() {
             let mut words = vec![(&post.changes, post.seen.load(Ordering::Relaxed))];
             // A held ring is left out: it is not armed, and its word would not let this thread sleep.
             let free = attended.rings.iter().filter(|ring| ring.awaited == 0);
             words.extend(free.map(|ring| ring.consumer.word()));
             post.is_asleep.store(true, Ordering::SeqCst);
             // If this fails, the thread looks again.
-            let _ = futex::wait_any(&words, Some(LONGEST_SLEEP));
+            let _ = futex::wait_any(&words, Some(longest));
             post.is_asleep.store(false, Ordering::SeqCst);
             self.shared.be_watched();
         }
+        self.shared.sleepers.fetch_sub(1, Ordering::SeqCst);
         attended.disarm();
+        Some(attended)
+    }
+
+    /// How long this thread may sleep: not at all if the server's completer has had something. What that has next wakes the control
+    /// thread. Returns none in a child made by fork.
+    fn longest_sleep<'p>(
+        &'p self,
+        attended: MutexGuard<'p, Attended>,
+    ) -> Option<(MutexGuard<'p, Attended>, Duration)> {
+        let shared = &self.shared;
+        if !shared.server.is_looked_at() {
+            return Some((attended, LONGEST_SLEEP));
+        }
+        drop(attended);
+        let longest = shared.arm_bell().map_or(LONGEST_SLEEP, |after| after.min(LONGEST_SLEEP));
+        (!shared.is_inherited()).then(|| (self.post().attended.lock(), longest))
     }
 
     /// Makes this thread wake when a client sends its next request, or makes room for replies that wait. Returns false when

@@ -9,6 +9,7 @@ mod complaints;
 mod completers;
 mod crowds;
 mod descriptors;
+mod elsewhere;
 pub(crate) mod fixture;
 mod interfaces;
 mod late;

@@ -1,14 +1,21 @@
 //! A server between a client and a file server: it puts a header before the client's data, and forwards the data without
-//! ever mapping it.
+//! ever mapping it. It has no thread that waits for the file server: the threads that take its requests take the replies, too.
 //!
 //!     cargo run --release -p genie --example pack -- FILE-SERVER
 
+use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use genie::channel::{Listener, ServeOptions};
-use genie::{Connect, Incoming, Interface, Out, RequestId, Server, ServerError, ServerHandle, Service, file};
+use genie::{
+    Completer, Completions, Connect, Incoming, Interface, Out, Pending, RequestId, Server, ServerError,
+    ServerHandle, Service, file,
+};
 
 struct Pack {
+    /// The requests that the file server has, each with the one that it was made for.
+    flying: Completions<Incoming>,
     genie: Interface,
     files: ServerHandle,
 }
@@ -26,28 +33,62 @@ impl Server for Pack {
     }
 
     fn request(&self, mut request: Incoming) {
-        let result = self.pack(&mut request);
-        request.reply(result);
+        match self.pack(&mut request) {
+            Ok(pending) => self.flying.add(pending, request),
+            Err(error) => request.reply(Err(error)),
+        }
     }
 
-    fn abort(&self, _request: RequestId) {
-        // The requests that this server has forwarded are aborted first, and then replied to.
+    fn abort(&self, request: RequestId) {
+        // The request that this server has forwarded was aborted first.
+        drop(self.flying.remove(|original| original.id() == request));
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
     }
 }
 
 impl Pack {
-    /// Stores the output of buffer 0, behind its length, in the file that the argument names.
-    fn pack(&self, request: &mut Incoming) -> Result<(), ServerError> {
+    /// Has the output of buffer 0 stored, behind its length, in the file that the argument names.
+    fn pack(&self, request: &mut Incoming) -> Result<Pending<'static>, ServerError> {
         let path = String::from_utf8_lossy(request.argument()).into_owned();
         let len = request.len(0);
         let header = format!("{len:>15}\n");
         let data = request.fragment(0, 0..len)?;
         let place = file::at(path, 0);
         let store = self.genie.request(&self.files, file::STORE).out(Out::copy(header.as_bytes()));
-        let reply =
-            store.and_out(Out::fragment(data)).argument(&place).send().map_err(|failed| failed.error)?;
-        println!("{len} bytes forwarded, {} copied", reply.receipt().copied);
-        Ok(())
+        let store = store.and_out(Out::fragment(data)).argument(&place);
+        Ok(store.submit().map_err(|failed| failed.error)?)
+    }
+}
+
+impl Completer for Pack {
+    fn collect(&self) -> usize {
+        self.flying.wait(&self.files, Duration::ZERO);
+        let mut count = 0;
+        while let Some((pending, original)) = self.flying.next() {
+            let stored = pending.sync().map_err(|failed| failed.error);
+            if let Ok(reply) = &stored {
+                println!("{} bytes forwarded, {} copied", original.len(0), reply.receipt().copied);
+            }
+            original.reply(stored.map(drop).map_err(Into::into));
+            count += 1;
+        }
+        count
+    }
+
+    fn wait(&self, timeout: Duration) {
+        self.flying.wait(&self.files, timeout);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.genie.descriptor().ok()
+    }
+
+    fn arm(&self) -> bool {
+        self.genie.collect();
+        self.genie.arm() && !self.flying.has_next()
     }
 }
 
@@ -65,5 +106,6 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1).ok_or("name the file server to pass files on to")?;
     let genie = Interface::open()?;
     let files = genie.connect(&name)?;
-    Ok(Listener::bind("pack", Pack { genie, files }, ServeOptions::default())?.run()?)
+    let pack = Pack { flying: Completions::default(), genie, files };
+    Ok(Listener::bind("pack", pack, ServeOptions::default())?.run()?)
 }

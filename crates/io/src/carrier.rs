@@ -20,6 +20,9 @@
 //!    [`Work::end`]. When the client is gone, the carrier has each pending request let go ([`Contract::evict`], then
 //!    [`Code::abort`]), and at last calls [`Code::departed`], once.
 //!
+//! 4. If the server has a completer ([`Code::is_looked_at`]), the carrier's threads call [`Code::collect_if_free`] while they are
+//!    awake, and [`Code::arm`] before they sleep; [`Code::descriptor`] then says when to call [`Code::collect`].
+//!
 //! Invariants: an [`Outgoing`] is ended once, and not before the server surely has no part of its memory any more; what the client
 //! is told meanwhile is [`Outgoing::give_up`]'s business. No request waits for a reply that no thread takes.
 //! A child made by fork forgets its table of [`Outgoing`]s: to drop one there would end the parent's request. Locks of a carrier's are

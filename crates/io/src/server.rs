@@ -104,8 +104,13 @@ pub trait Server: Send + Sync + 'static {
     /// say, or takes the replies to the server's own requests. While clients in this process wait for replies, one of the
     /// waiting threads calls [`Completer::collect`] and [`Completer::wait`]. Return a completer always, or never.
     ///
+    /// For clients in other processes, Genie's threads collect: those that take requests, while they are awake, and else the one that
+    /// attends to clients, which the completer's descriptor wakes; so does a server that the program drives. Where there
+    /// is no descriptor that can be waited for, they look every 2 ms while a client has a request pending. In a server that may start
+    /// one thread only for requests, nobody looks while that thread is in [`Server::request`], unless the descriptor becomes readable.
+    ///
     /// If a thread replies all the same, waiting threads notice the reply within a tenth of a second, and event loops at
-    /// once. For clients in other processes the completer is not used.
+    /// once.
     fn completer(&self) -> Option<&dyn Completer> {
         None
     }

@@ -1,7 +1,7 @@
 //! Waiting for descriptors: one with a deadline, many by epoll.
 //!
 //! Why: a server waits for its clients' control sockets, events and deaths at once, without a thread for each.
-//! How: epoll, level-triggered: a descriptor is reported again until somebody takes what made it ready.
+//! How: epoll, level-triggered unless asked otherwise: a descriptor is reported again until somebody takes what made it ready.
 //! Trust: readiness is only a hint. Another thread may take what a peer sent before this one reads it, so readers use
 //! calls that do not block.
 //! Limits: one call reports at most 64 descriptors; the next calls report the others.
@@ -53,7 +53,18 @@ impl Poller {
     /// # Errors
     /// EEXIST: it is in the set. EPERM: it cannot be waited for; a file on a disk, for example, cannot.
     pub fn add(&self, descriptor: impl AsFd, token: u64) -> Result<()> {
-        let interest = EventFlags::IN | EventFlags::RDHUP;
+        self.add_for(descriptor, token, EventFlags::IN | EventFlags::RDHUP)
+    }
+
+    /// The same, and the descriptor is reported once each time that something makes it readable, whether somebody takes that or not.
+    ///
+    /// # Errors
+    /// As [`Poller::add`].
+    pub fn add_edges(&self, descriptor: impl AsFd, token: u64) -> Result<()> {
+        self.add_for(descriptor, token, EventFlags::IN | EventFlags::ET)
+    }
+
+    fn add_for(&self, descriptor: impl AsFd, token: u64, interest: EventFlags) -> Result<()> {
         epoll::add(&self.descriptor, descriptor, EventData::new_u64(token), interest)
             .map_err(|errno| Error::new("epoll_ctl(EPOLL_CTL_ADD)", format!("token {token}"), errno))
     }

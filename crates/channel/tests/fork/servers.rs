@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use genie_channel::directory::Directory;
 use genie_io::{Completer, Error, Incoming, Pending, RequestId, Server, ServerHandle, Service, ServiceId};
+use genie_sys::event::Event;
 use genie_sys::lock::Mutex;
 use genie_sys::poll;
 use genie_sys::socket::Socket;
@@ -164,6 +165,109 @@ fn a_child_that_returns_from_its_servers_code_ends() {
         std::thread::sleep(Duration::from_millis(1));
     }
     fixture.interface.request(&fixture.server, ServiceId(1)).send().expect("the parent serves");
+}
+
+/// A server whose completer forks, and returns in both processes, when it collects or is armed for the first time after it was told.
+#[derive(Clone)]
+struct ForkingCompleter(Arc<Elsewhere>);
+
+struct Elsewhere {
+    kept: Mutex<Vec<Incoming>>,
+    bell: Event,
+    in_collect: AtomicBool,
+    in_arm: AtomicBool,
+    child: Mutex<Option<Pid>>,
+}
+
+impl ForkingCompleter {
+    fn fork_if(&self, told: &AtomicBool) {
+        if told.swap(false, Ordering::SeqCst) {
+            // SAFETY: the child goes on with what Genie does in it, which takes no lock of another thread's: that is the claim.
+            let pid = unsafe { libc::fork() };
+            if let Some(child) = Pid::from_raw(pid) {
+                *self.0.child.lock() = Some(child);
+            }
+        }
+    }
+}
+
+impl Server for ForkingCompleter {
+    fn name(&self) -> &str {
+        "forking completer"
+    }
+
+    fn services(&self) -> &[Service] {
+        static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.kept.lock().push(request);
+    }
+
+    fn abort(&self, _request: RequestId) {}
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for ForkingCompleter {
+    fn collect(&self) -> usize {
+        self.0.bell.clear().expect("an eventfd");
+        let kept = std::mem::take(&mut *self.0.kept.lock());
+        let count = kept.into_iter().map(|request| request.reply(Ok(()))).count();
+        self.fork_if(&self.0.in_collect);
+        count
+    }
+
+    fn wait(&self, _longest: Duration) {}
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.bell.as_fd())
+    }
+
+    fn arm(&self) -> bool {
+        self.fork_if(&self.0.in_arm);
+        true
+    }
+}
+
+/// As above, where threads of the server's look for what its completer has: a worker, and the control thread.
+#[test]
+fn a_child_that_returns_from_its_servers_completer_ends() {
+    let server = ForkingCompleter(Arc::new(Elsewhere {
+        kept: Mutex::default(),
+        bell: Event::new().expect("an eventfd"),
+        in_collect: AtomicBool::new(false),
+        in_arm: AtomicBool::new(false),
+        child: Mutex::default(),
+    }));
+    let fixture = Fixture::serve(server.clone());
+    let ask = || {
+        fixture.interface.request(&fixture.server, ServiceId(0)).send().expect("the parent's reply");
+    };
+    for round in 0..6 {
+        ask();
+        // The worker goes to sleep. It wakes for the request, or the control thread for the bell.
+        std::thread::sleep(Duration::from_millis(5));
+        let told = if round % 2 == 0 { &server.0.in_collect } else { &server.0.in_arm };
+        told.store(true, Ordering::SeqCst);
+        if round % 3 > 0 {
+            server.0.bell.signal().expect("an eventfd");
+        }
+        let deadline = Instant::now() + PATIENCE / 2;
+        let child = loop {
+            ask();
+            if let Some(child) = server.0.child.lock().take() {
+                break child;
+            }
+            assert!(Instant::now() < deadline, "nobody has forked");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert!(ends_well(child), "the child goes on, or has failed");
+        ask();
+    }
 }
 
 /// Sends a server the end of a pipe, which it has a thread close; returns whether that happens.

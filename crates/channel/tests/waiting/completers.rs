@@ -6,6 +6,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use genie_io::carrier::Code;
 use genie_io::{
     Completer, Completions, Error, Incoming, Interface, Out, RequestId, Server, ServerHandle, Service,
 };
@@ -258,4 +259,58 @@ fn a_server_that_looks_while_it_is_asked_to_look_looks_once() {
     let pending = interface.request(&server, ASK).submit().expect("a request");
     assert_eq!(interface.collect(), 1);
     drop(pending);
+}
+
+/// A server that has another thread collect while one does; how often it has been asked to.
+#[derive(Clone, Default)]
+struct Crowded(Arc<(Mutex<Option<Code>>, Mutex<usize>)>);
+
+impl Server for Crowded {
+    fn name(&self) -> &str {
+        "crowded"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, _request: Incoming) {}
+
+    fn abort(&self, _request: RequestId) {}
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for Crowded {
+    fn collect(&self) -> usize {
+        let times = {
+            let mut times = self.0.1.lock();
+            *times += 1;
+            *times
+        };
+        let code = self.0.0.lock().clone().expect("it is set before");
+        let others = || if times < 4 { code.collect_if_free() } else { code.collect() };
+        if times < 9 {
+            assert_eq!(thread::scope(|scope| scope.spawn(others).join()).expect("no panic"), 0);
+        }
+        1
+    }
+
+    fn wait(&self, _timeout: Duration) {}
+}
+
+/// Each of several busy threads had the one that collected do so once more, so that this one did nothing else.
+#[test]
+fn threads_that_come_back_do_not_have_another_one_collect_for_them() {
+    let crowded = Crowded::default();
+    let code = Code::new(crowded.clone());
+    *crowded.0.0.lock() = Some(code.clone());
+    assert_eq!((code.collect_if_free(), *crowded.0.1.lock()), (1, 1));
+    assert_eq!((code.collect(), *crowded.0.1.lock()), (1, 2));
+    assert_eq!((code.collect_if_free(), *crowded.0.1.lock()), (1, 3));
+    // Those that don't come back do: from the fourth time to the ninth, when nobody comes any more.
+    assert_eq!((code.collect_if_free(), *crowded.0.1.lock()), (6, 9));
+    *crowded.0.0.lock() = None;
 }

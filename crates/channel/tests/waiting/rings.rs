@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Waker};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use genie_sys::poll::readable;
 use super::fixture::{ASK, FOR_EVER, SERVICES};
 
 /// What a ring gives for its descriptor.
-#[derive(Clone, Copy, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Gives {
     #[default]
     Bell,
@@ -31,6 +31,12 @@ pub(crate) enum Gives {
     PanicForDescriptor,
     /// The descriptor, and a panic when it is armed.
     PanicForArm,
+    /// The descriptor, which says when it is armed that there may be something, always.
+    NoRest,
+    /// The descriptor, which becomes readable once each time that it is armed.
+    WhenArmed,
+    /// The descriptor; a thread that reaps takes one request.
+    OneByOne,
     /// A panic when it is asked for its completer, but for the first time and from the fifth time on.
     PanicForCompleter,
 }
@@ -47,6 +53,9 @@ pub(crate) struct Inner {
     gives: Gives,
     /// The threads that have reaped.
     reapers: Mutex<HashSet<ThreadId>>,
+    /// The names of the threads that have reaped, for each time that there was something.
+    reaped: Mutex<Vec<String>>,
+    is_armed: AtomicBool,
     /// How often it was asked for its descriptor, or for its completer, and armed.
     pub(crate) asks: AtomicU32,
     pub(crate) arms: AtomicU32,
@@ -65,6 +74,8 @@ impl Ring {
             file: tempfile::tempfile().expect("a file"),
             gives,
             reapers: Mutex::default(),
+            reaped: Mutex::default(),
+            is_armed: AtomicBool::new(false),
             asks: AtomicU32::new(0),
             arms: AtomicU32::new(0),
         }))
@@ -81,11 +92,36 @@ impl Ring {
         count
     }
 
+    /// Completes the request that was asked first; returns whether there was one.
+    pub(crate) fn work_one(&self) -> bool {
+        let mut asked = lock(&self.0.asked);
+        let first = (!asked.is_empty()).then(|| asked.remove(0));
+        drop(asked);
+        let is_there = first.is_some();
+        lock(&self.0.done).extend(first);
+        if is_there {
+            self.ring();
+        }
+        is_there
+    }
+
+    /// How many requests have been asked, and not completed.
+    pub(crate) fn asked(&self) -> usize {
+        lock(&self.0.asked).len()
+    }
+
     pub(crate) fn reapers(&self) -> HashSet<ThreadId> {
         lock(&self.0.reapers).clone()
     }
 
+    pub(crate) fn reaped(&self) -> Vec<String> {
+        lock(&self.0.reaped).clone()
+    }
+
     pub(crate) fn ring(&self) {
+        if self.0.gives == Gives::WhenArmed && !self.0.is_armed.swap(false, Ordering::SeqCst) {
+            return;
+        }
         self.0.bell.signal().expect("a signal");
     }
 
@@ -128,11 +164,18 @@ impl Server for Ring {
 impl Completer for Ring {
     fn collect(&self) -> usize {
         let mut reapers = self.0.reapers.try_lock().expect("one thread at a time reaps");
-        self.0.bell.clear().expect("an eventfd");
-        let done = std::mem::take(&mut *lock(&self.0.done));
-        let count = done.len();
+        self.0.is_armed.store(false, Ordering::SeqCst);
+        let mut left = lock(&self.0.done);
+        let count = if self.0.gives == Gives::OneByOne { left.len().min(1) } else { left.len() };
+        let done: Vec<_> = left.drain(..count).collect();
+        if left.is_empty() {
+            self.0.bell.clear().expect("an eventfd");
+        }
+        drop(left);
         if count > 0 {
-            reapers.insert(std::thread::current().id());
+            let thread = std::thread::current();
+            reapers.insert(thread.id());
+            lock(&self.0.reaped).push(thread.name().unwrap_or_default().to_owned());
         }
         done.into_iter().for_each(|request| request.reply(Ok(())));
         count
@@ -148,14 +191,16 @@ impl Completer for Ring {
             Gives::Nothing | Gives::PanicForCompleter => None,
             Gives::File => Some(self.0.file.as_fd()),
             Gives::PanicForDescriptor => panic!("a descriptor's panic is part of the test"),
-            Gives::Bell | Gives::PanicForArm => Some(self.0.bell.as_fd()),
+            _ => Some(self.0.bell.as_fd()),
         }
     }
 
     fn arm(&self) -> bool {
         self.0.arms.fetch_add(1, Ordering::Relaxed);
         assert!(self.0.gives != Gives::PanicForArm, "a panic when it is armed is part of the test");
-        true
+        self.0.is_armed.store(true, Ordering::SeqCst);
+        let has_any = || !lock(&self.0.done).is_empty();
+        self.0.gives != Gives::NoRest && (self.0.gives != Gives::WhenArmed || !has_any())
     }
 }
 
@@ -167,8 +212,12 @@ pub(crate) struct Middle {
 }
 
 impl Middle {
+    pub(crate) fn new(behind: ServerHandle, inner: Interface) -> Self {
+        Self { flying: Completions::default(), inner, behind }
+    }
+
     pub(crate) fn serve(behind: ServerHandle, inner: Interface) -> ServerHandle {
-        ServerHandle::new(Self { flying: Completions::default(), inner, behind })
+        ServerHandle::new(Self::new(behind, inner))
     }
 }
 

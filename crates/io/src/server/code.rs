@@ -116,13 +116,20 @@ impl Code {
         }
     }
 
-    /// Looks for requests that the server has completed; returns how many there are.
-    pub(crate) fn collect(&self) -> usize {
+    /// Has the server's completer collect, if there is one; returns how many requests it has completed. If another thread is collecting,
+    /// that one does so once more. The server's code may have forked.
+    pub fn collect(&self) -> usize {
         self.0.reaping.as_ref().map_or(0, |reaping| reaping.collect(self))
     }
 
+    /// The same, unless another thread is collecting. It is for threads that come back before they sleep: by [`Code::collect`], a thread
+    /// of several that are busy would collect for all of them, and do nothing else.
+    pub fn collect_if_free(&self) -> usize {
+        self.0.reaping.as_ref().map_or(0, |reaping| reaping.collect_if_free(self))
+    }
+
     /// The descriptor by which an event loop waits until there may be something to collect.
-    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.completer(|completer| completer.descriptor()).ok()??
     }
 
@@ -130,7 +137,7 @@ impl Code {
     ///
     /// # Errors
     /// The server panicked.
-    pub(crate) fn arm(&self) -> Result<bool, Error> {
+    pub fn arm(&self) -> Result<bool, Error> {
         Ok(self.completer(|completer| completer.arm())?.unwrap_or(true))
     }
 
@@ -140,7 +147,7 @@ impl Code {
     }
 
     /// Whether its clients have to look for what it has completed: whether it has a completer.
-    pub(crate) fn is_looked_at(&self) -> bool {
+    pub fn is_looked_at(&self) -> bool {
         self.0.reaping.is_some()
     }
 

@@ -1,14 +1,15 @@
-//! Completers: servers in this process that complete requests when clients look, as a ring of the kernel's is reaped.
+//! Completers: servers that complete requests when somebody looks, as a ring of the kernel's is reaped.
 //!
-//! Why: otherwise such a server would need a thread that looks. Its clients look instead, since a thread that waits for a
-//! reply has nothing else to do (`code/reaping.rs`).
+//! Why: otherwise such a server would need a thread that looks. Its clients in this process look instead, since a thread that waits for
+//! a reply has nothing else to do (`code/reaping.rs`); for clients in other processes, the threads do that take their requests.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Completes a server's requests: see [`Server::completer`](crate::Server::completer).
 pub trait Completer {
-    /// Replies to the requests whose work is done, without waiting; returns how many there were.
+    /// Replies to the requests whose work is done, without waiting; returns how many there were. It must return soon where clients are
+    /// in other processes: others of them wait meanwhile.
     fn collect(&self) -> usize;
 
     /// Waits until there may be something to collect, at most for `timeout`.
@@ -18,7 +19,7 @@ pub trait Completer {
     /// eventfd that the kernel signals, a timer, or the descriptor of an interface by which this server makes requests of
     /// its own. It stops being readable when [`Completer::collect`] has taken what there is. While requests are outstanding,
     /// this must return the same descriptor each time: a client's interface keeps a duplicate until the interface is armed
-    /// when no request is outstanding.
+    /// when no request is outstanding. A server of clients in other processes is asked once, when it begins to serve.
     ///
     /// Where there is no descriptor, or epoll can't wait for it, [`Interface::arm`](crate::Interface::arm) says that there
     /// may be something to collect, so that clients' event loops look again and again instead of sleeping.

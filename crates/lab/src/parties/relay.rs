@@ -1,11 +1,11 @@
 //! A protocol server in a process of its own.
 //!
-//! How: the server drives itself: it takes requests, and looks whether the device has replied to its own requests. While it
+//! How: the server drives itself: it takes requests, and collects what the device has replied to its own requests. While it
 //! has requests pending, it hands the CPU over between looks; otherwise it sleeps until a client wakes it. So control goes
 //! to and from the server by a switch between processes, as on the papers' machines, and not by spinning.
 
+use genie::Connect;
 use genie::channel::{ConnectOptions, Directory, Driven, Listener};
-use genie::{Completer, Connect};
 use genie_sys::machine;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -32,8 +32,7 @@ pub(super) fn run(relaying: &Relaying, link: &Link) -> Result<()> {
 
 fn serve(mut driven: Driven, protocol: &Protocol, link: &Link) -> Result<()> {
     loop {
-        let is_served = driven.serve();
-        if protocol.collect() > 0 || is_served {
+        if driven.serve() {
             continue;
         }
         if !protocol.is_idle() {

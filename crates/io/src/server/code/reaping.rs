@@ -85,6 +85,17 @@ impl Reaping {
         }
     }
 
+    /// Looks, unless another thread is looking: that one is not made to look once more.
+    pub(super) fn collect_if_free(&self, server: &Code) -> usize {
+        let maker = Maker::this_process();
+        let Some(count) = self.look(|| collect(server)) else { return 0 };
+        // This look may have been in the way of one.
+        match maker.is_this_process() && self.wants_look.swap(false, Ordering::AcqRel) {
+            true => count + self.collect(server),
+            false => count,
+        }
+    }
+
     /// Does what only one thread at a time does; none while another one does.
     fn look<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
         let looking = self.looking.try_lock()?;
