@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::ops::Range;
 
 use genie_io::{Anticipated, Fragment, Incoming, ServerError};
-use genie_memory::Direction;
+use genie_memory::{Data, Direction, Span};
 
 use crate::failure::Failure;
 use crate::given::{checked, text};
@@ -48,7 +48,7 @@ impl Held {
             stage: Stage::Moving,
         });
         for index in 0..incoming.buffers() {
-            let segments = incoming.output(index).map(|data| segments(data.places())).unwrap_or_default();
+            let segments = incoming.output(index).map(|data| segments(&data)).unwrap_or_default();
             let is_input = incoming.direction(index).is_ok_and(|direction| direction == Direction::In);
             held.buffers.push(ServerBuffer {
                 direction: if is_input { IO_IN } else { IO_OUT },
@@ -117,7 +117,7 @@ impl Held {
         if self.buffers.get(buffer).filter(is_input).is_some_and(|shown| shown.segc > 0) {
             return Ok(()); // another thread may be at work by what it was shown
         }
-        let found = segments(self.due()?.ready(buffer)?.places());
+        let found = segments(&self.due()?.ready(buffer)?.into_data());
         let shown = &mut self.buffers[buffer];
         (shown.segc, shown.segv) = (found.len(), found.as_ptr());
         self.segments[buffer] = found;
@@ -236,7 +236,10 @@ impl Held {
     }
 }
 
-fn segments(places: impl Iterator<Item = (usize, usize)>) -> Vec<Segment> {
-    let segment = |(addr, length)| Segment { addr: std::ptr::with_exposed_provenance_mut(addr), length };
-    places.map(segment).collect()
+fn segments(data: &Data<'_>) -> Vec<Segment> {
+    let segment = |span: &Span| Segment {
+        addr: std::ptr::with_exposed_provenance_mut(span.addr()),
+        length: span.len(),
+    };
+    data.segments().iter().map(segment).collect()
 }

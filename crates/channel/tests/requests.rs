@@ -4,6 +4,7 @@
 //! Source: thesis §7.1, §3.1.2, §1.1.2.
 
 mod abort;
+mod backings;
 mod carried;
 mod compose;
 mod failing;

@@ -13,6 +13,8 @@ use genie_io::{Interface, RequestId, ServerHandle, ServiceId};
 use genie_passing::Overlays;
 use serde::{Deserialize, Serialize};
 
+use crate::machine::Backed;
+
 pub use held::{Device, Held, HoldingServer};
 pub use numbered::Elsewhere;
 use numbered::Numbered;
@@ -78,6 +80,11 @@ pub enum Command {
     InputFrames { buffer: usize, granule: usize },
     /// Name the addresses at which the server sees output buffer `buffer`.
     Places { buffer: usize },
+    /// Name the memory objects that hold output buffer `buffer`.
+    Backings { buffer: usize },
+    /// Name the memory objects into which the server writes input buffer `buffer`, making it ready or taking an overlay buffer
+    /// first.
+    InputBackings { buffer: usize },
     /// Link a device's memory with these bytes to input buffer `buffer`.
     Outboard {
         buffer: usize,
@@ -97,6 +104,8 @@ pub enum Command {
     Pin { buffer: usize },
     /// Read what is pinned of a request that may have been replied to, in another thread.
     ReadPinned,
+    /// Name the memory objects that hold what is pinned of a request that may have been replied to.
+    PinnedBackings,
     /// Write into what is pinned of a request that may have been replied to, in another thread.
     WritePinned {
         #[serde(skip)]
@@ -125,6 +134,8 @@ pub enum Answer {
     Frames(Option<Vec<u64>>),
     /// (address, length) of each piece.
     Places(Vec<(usize, usize)>),
+    /// The parts of data, and the memory objects that hold them.
+    Backings(Vec<Backed>),
     /// The interface refused, for this reason.
     Refused(String),
 }
@@ -265,6 +276,17 @@ impl Holder {
         match self.command(request, Command::Places { buffer: 0 }) {
             Answer::Places(places) => places,
             other => panic!("{request}: places: {other:?}"),
+        }
+    }
+
+    /// Where in memory objects the server has what the command asks for: `Backings`, `InputBackings` or `PinnedBackings`. The bytes are
+    /// there.
+    #[track_caller]
+    pub fn backings(&self, request: impl Into<Name>, command: Command) -> Vec<Backed> {
+        let request = request.into();
+        match self.command(request, command) {
+            Answer::Backings(parts) => parts,
+            other => panic!("{request}: backings: {other:?}"),
         }
     }
 

@@ -3,6 +3,7 @@
 //! How: a promise is a function over a [`Scene`](crate::Scene), which tries each scheme that makes the promise, and panics where it is
 //! broken. An emulated scheme must keep all promises of the plain scheme.
 
+mod backings;
 mod empty;
 mod migrant;
 mod outboard;
@@ -77,6 +78,8 @@ macro_rules! each_promise {
             pinned_output_hides_later_stores: pins::output_is_read_until_it_is_let_go, "§3.2", [Holder];
             pinned_input_comes_with_the_last_pin: pins::input_is_filled_until_it_is_let_go, "§3.2", [Holder];
             pins_outlive_a_dropped_request: pins::a_dropped_request_leaves_its_pins, "§3.1.2, §3.2", [Holder];
+            objects_hold_the_data_that_they_are_said_to: backings::objects_hold_the_data_that_they_are_said_to, "§1.1.1", [Holder];
+            objects_hold_pinned_data_after_the_reply: backings::objects_hold_pinned_data_after_the_reply, "§1.1.1, §3.2.2", [Holder];
             no_bytes_pass_by_every_scheme: empty::no_bytes_pass_by_every_scheme, "§7.1", [Holder];
         }
         in_place {

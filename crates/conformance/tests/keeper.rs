@@ -7,6 +7,7 @@ use std::thread;
 use genie_conformance::machine::raw;
 use genie_conformance::{Servers, Store, Subject};
 use genie_io::{Anticipated, Incoming, RequestId, Server, ServerError, ServerHandle, Service, ServiceId};
+use genie_memory::Segments;
 use genie_sys::lock::{Mutex, MutexGuard};
 
 use crate::store;
@@ -55,7 +56,7 @@ struct State {
 /// What is kept: bytes, or where they were.
 enum Kept {
     Bytes(Vec<u8>),
-    Places(Vec<(usize, usize)>),
+    Places(Segments),
 }
 
 /// A keeper, as a subject of the suite.
@@ -114,14 +115,14 @@ impl Keeper {
             store(addr);
         }
         let data = incoming.output(0)?;
-        let (mut bytes, places) = (data.to_vec(), data.places().collect::<Vec<_>>());
+        let (mut bytes, places) = (data.to_vec(), data.segments().clone());
         match self.wrong {
-            Some(Wrong::StoresIntoOutputs) => places.first().into_iter().for_each(|(addr, _)| store(*addr)),
+            Some(Wrong::StoresIntoOutputs) => places.first().into_iter().for_each(|span| store(span.addr())),
             Some(Wrong::LeavesTheLastByteOut) => {
                 bytes.pop();
             }
             Some(Wrong::FlipsABitOfLongData) if bytes.len() > 100_000 => bytes[70_000] ^= 1,
-            Some(Wrong::SeesOneElement) => bytes.truncate(places.first().map_or(0, |(_, len)| *len)),
+            Some(Wrong::SeesOneElement) => bytes.truncate(places.first().map_or(0, |span| span.len())),
             Some(Wrong::RefusesNoBytes) if bytes.is_empty() => return Err(ServerError::new("no bytes")),
             _ => {}
         }
@@ -137,7 +138,9 @@ impl Keeper {
         let mut state = self.state();
         let bytes = match state.kept.get(&self.name(incoming)) {
             Some(Kept::Bytes(bytes)) => bytes.clone(),
-            Some(Kept::Places(places)) => places.iter().flat_map(|(addr, len)| raw(*addr, *len)).collect(),
+            Some(Kept::Places(places)) => {
+                places.iter().flat_map(|span| raw(span.addr(), span.len())).collect()
+            }
             None if self.wrong == Some(Wrong::InventsWhatIsMissing) => vec![0; 10],
             None => return Err(ServerError::new("nothing of this name is kept")),
         };
@@ -148,7 +151,7 @@ impl Keeper {
         incoming.fill(0, |data| {
             let stored = data.copy_from(&bytes);
             if self.wrong == Some(Wrong::StoresAfterItsReply) {
-                state.after = data.places().next().map(|(addr, _)| addr);
+                state.after = data.segments().first().map(|span| span.addr());
             }
             match self.wrong {
                 Some(Wrong::SaysMoreThanItPasses) => data.len(),

@@ -143,7 +143,7 @@ impl Loopback {
                 Ok(old)
             }
             Some(Wrong::StoresIntoOutputs) => {
-                data.places().for_each(|(addr, _)| store(addr));
+                data.segments().iter().for_each(|span| store(span.addr()));
                 Ok(bytes)
             }
             _ => Ok(bytes),
@@ -185,7 +185,7 @@ fn deliver(incoming: &mut Incoming, mut reply: Reply, wrong: Option<Wrong>) -> R
         }
         let buffer = reply.take_buffer().expect("it was given by value");
         incoming.fill(index, |room| {
-            let first = room.places().next().map_or(0, |(_, len)| len);
+            let first = room.segments().first().map_or(0, |span| span.len());
             let filled = if wrong == Some(Wrong::FillsOneElement) { actual.min(first) } else { actual };
             room.copy_from(&buffer[..filled]);
             match wrong {

@@ -69,7 +69,7 @@ mod names {
         Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError,
         ServerHandle, Service, ServiceId, Shared,
     };
-    pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
+    pub use genie_memory::{Backing, Buffer, Data, DataMut, Direction, Inode, Migrant};
     pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};
     pub use genie_series::{BufferRing, Part, Parts, PerClient, Reconnecting, Stream, Streams};
 }

@@ -199,15 +199,11 @@ impl<'r> Data<'r> {
     }
 
     /// Where its pieces are. The segments may be kept after the data is gone; then they are addresses and nothing more.
+    /// They can be put into an `iovec` for the kernel, which may use the memory as long as the request or the pin that the data comes
+    /// from is kept; there may be more of them than one call takes (`IOV_MAX`). [`Data::backings`] says in which memory objects
+    /// the bytes are, and cannot be kept for longer than the data.
     pub fn segments(&self) -> &Segments {
         &self.segments
-    }
-
-    /// Where its pieces are: (address, length). These show how data was passed, and can be put into an `iovec` for the
-    /// kernel. The kernel may use the memory as long as the request or the pin that the data comes from is kept. There may
-    /// be more pieces than one call takes (`IOV_MAX`).
-    pub fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.segments.iter().map(|segment| (segment.addr(), segment.len()))
     }
 
     /// Calls `transfer` for each piece, with the number of bytes before it, until a piece is not transferred wholly; returns
@@ -225,6 +221,16 @@ impl<'r> Data<'r> {
             }
         }
         Ok(done)
+    }
+}
+
+/// Bytes that the program has borrowed, such as those of a kept buffer.
+impl<'r> From<&'r [u8]> for Data<'r> {
+    fn from(bytes: &'r [u8]) -> Self {
+        let mut segments = Segments::new();
+        segments.push(Span::new(bytes.as_ptr().cast_mut(), bytes.len()));
+        // SAFETY: the bytes are borrowed for `'r`, and a `Data` stores into none.
+        unsafe { Self::new(segments) }
     }
 }
 

@@ -113,8 +113,10 @@ pub enum Error {
         /// Bytes of addresses that are free.
         free: usize,
     },
-    /// A memory object is gone.
-    #[error("the memory object is no longer this space's: its lender is gone")]
+    /// A memory object is gone, or cannot be shown.
+    #[error(
+        "no memory object can be shown: its lender is gone, memory of it is somebody's alone, or the bytes are in no object"
+    )]
     NoObject,
     /// A child made by fork has the handle from its parent.
     #[error("this handle belongs to the process that made it; open an interface of your own after fork")]

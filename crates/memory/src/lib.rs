@@ -19,6 +19,7 @@
 mod aliases;
 #[cfg(feature = "allocator")]
 mod allocator;
+mod backing;
 mod borrow;
 mod check;
 mod credit;
@@ -56,13 +57,14 @@ mod wire;
 
 #[cfg(feature = "allocator")]
 pub use allocator::Allocator;
+pub use backing::Backing;
 pub use borrow::Kept;
 pub use check::{CheckFailed, Usage};
 pub use data::{Data, DataMut};
 pub use direction::Direction;
 pub use error::{Error, Result};
 pub use fork::Inheritance;
-pub use genie_sys::{GranuleKind, Span};
+pub use genie_sys::{GranuleKind, Inode, Span};
 pub use immigrating::Immigrating;
 pub use lenders::PoolSize;
 pub use made_of::MadeOf;

@@ -27,10 +27,11 @@ use std::sync::{Arc, Weak};
 use genie_sys::arena::Access;
 use genie_sys::guard::{Guard, Replaces};
 use genie_sys::lock::{Mutex, MutexGuard};
-use genie_sys::{Arena, GranuleKind, Object, Span};
+use genie_sys::{Arena, GranuleKind, Inode, Object, Span};
 use smallvec::SmallVec;
 
-use crate::{Error, Result};
+use crate::backing::{MappedAt, Owner};
+use crate::{Error, Result, backing};
 use announced::{Announced, Objects};
 
 pub use mapped::Mapped;
@@ -117,7 +118,7 @@ impl Mirror {
         });
         let guarded = reserved.and_then(|arena| Ok((arena.guard(Replaces::MissingAndDamaged)?, arena)));
         let (guard, arena) = guarded.inspect_err(|_| quota.release(len))?;
-        Ok(Self(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             guard,
             arena,
             reserved: len,
@@ -129,7 +130,9 @@ impl Mirror {
             in_use: AtomicU32::new(0),
             version: AtomicU64::new(0),
             ties: Mutex::default(),
-        })))
+        });
+        backing::enter(inner.arena.base(), &inner);
+        Ok(Self(inner))
     }
 
     /// Where the mirror's addresses start: where the peer's do, if they were free here.
@@ -402,8 +405,26 @@ impl WeakMirror {
     }
 }
 
+impl Owner for Inner {
+    fn mapped_at(&self, addr: usize) -> Option<MappedAt> {
+        let at = self.arena.offset_of(addr)?;
+        let objects = self.objects.lock();
+        let (start, object) = objects.mapped_at(at)?;
+        let offset = at - start;
+        Some(MappedAt { inode: object.inode(), offset, rest: object.len() - offset })
+    }
+
+    fn share_at(&self, addr: usize, inode: Inode) -> Result<OwnedFd> {
+        let objects = self.objects.lock();
+        let found = self.arena.offset_of(addr).and_then(|at| objects.mapped_at(at));
+        let found = found.filter(|(_, object)| object.inode() == inode);
+        found.map_or(Err(Error::NoObject), |(_, object)| Ok(object.read_only()?))
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
+        backing::leave(self.arena.base());
         let objects = self.objects.get_mut();
         let withdrawn = objects.withdrawn.iter().map(|(_, _, mapped)| mapped);
         let announced = objects.announced.iter().map(|(start, object)| object.mapped(*start));

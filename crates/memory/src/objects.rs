@@ -11,8 +11,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use genie_sys::{Access, GranuleKind, Object};
+use genie_sys::{Access, GranuleKind, Inode, Object};
 
+use crate::backing::{MappedAt, Owner};
 use crate::space::{Core, Space, State};
 use crate::tables::granule::{GranuleRuns, runs_of};
 use crate::tables::lent_objects::Origin;
@@ -100,16 +101,38 @@ impl Space {
         self.core().ensure_own()?;
         for space in self.each() {
             let mut state = space.core().lock();
-            if let Some(entry) = state.objects.named(id).filter(|entry| !entry.concealed) {
-                entry.shown = true;
-                return Ok(describe(&entry.object)?);
+            if let Some(entry) = state.objects.named(id) {
+                return entry.describe(describe);
             }
         }
         Err(Error::NoObject)
     }
 }
 
+impl Owner for Core {
+    fn mapped_at(&self, addr: usize) -> Option<MappedAt> {
+        let (offset, granule) = self.granule_shown_at(addr)?;
+        let state = self.lock();
+        let Entry { granules, object, .. } = state.objects.get(granule)?;
+        let offset = offset - self.alias_offset(granules.start);
+        Some(MappedAt { inode: object.inode(), offset, rest: object.len() - offset })
+    }
+
+    fn share_at(&self, addr: usize, inode: Inode) -> Result<OwnedFd> {
+        let (_, granule) = self.granule_shown_at(addr).ok_or(Error::NoObject)?;
+        let mut state = self.lock();
+        let entry = state.objects.get_mut(granule).filter(|entry| entry.object.inode() == inode);
+        entry.ok_or(Error::NoObject)?.describe(Object::read_only)
+    }
+}
+
 impl Core {
+    /// Where an address lies among the aliases, and the granule there.
+    fn granule_shown_at(&self, addr: usize) -> Option<(usize, u32)> {
+        let offset = self.aliases().offset_of(addr)?;
+        Some((offset, self.granule_at(offset)?))
+    }
+
     /// Makes an object, and takes all of its memory.
     pub(crate) fn new_object(kind: GranuleKind, len: usize) -> Result<Object> {
         let made = Object::create(kind, len).and_then(|object| object.allocate().map(|()| object));

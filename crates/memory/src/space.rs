@@ -19,7 +19,7 @@ use self::core::{AliasLens, Common};
 use crate::faults::Handler;
 pub(crate) use crate::tables::State;
 use crate::tables::objects::{OBJECT_LEN, first_len};
-use crate::{Error, Result};
+use crate::{Error, Result, backing};
 use config::{Config, Granularity, Protection, Statistics};
 
 /// An I/O interface's memory. Cloning makes another handle to the same space.
@@ -75,6 +75,7 @@ impl Space {
         small: Option<Self>,
     ) -> Result<Self> {
         let core = Arc::new(Core::new(config, kind, common.clone(), aliases_start)?);
+        backing::enter(core.aliases_base(), &core);
         let handler = core.userfault.is_some().then(|| Handler::start(&core)).transpose()?;
         Ok(Self { inner: Arc::new(Inner { core, small, handler: handler.map(Arc::new) }) })
     }

@@ -13,9 +13,9 @@ use crate::tables::pools::Whole;
 use crate::tables::runs::Run;
 use crate::{DataMut, Error, LenderId, Recycling, Result, aliases};
 
-/// What backs a system buffer.
+/// What a system buffer has taken of a pool.
 #[derive(Debug)]
-enum Backing {
+enum Taken {
     Whole(Whole),
     /// A chunk, and the server that is shown the chunk's granule.
     Chunk(Chunk, LenderId),
@@ -26,7 +26,7 @@ enum Backing {
 pub struct SystemBuffer {
     space: Space,
     lender: LenderId,
-    backing: Backing,
+    taken: Taken,
     offset: usize,
     len: usize,
 }
@@ -75,8 +75,8 @@ impl Space {
         let class = chunk_class(len).filter(|class| chunk_len(*class) < core.granule());
         let Some(class) = class else { return self.aligned_buffer_here(lender, 0, len) };
         let chunk = core.lock().take_chunk(core, lender, server, class)?;
-        let backing = Backing::Chunk(chunk, server);
-        Ok(SystemBuffer { space: self.clone(), lender, backing, offset: 0, len })
+        let taken = Taken::Chunk(chunk, server);
+        Ok(SystemBuffer { space: self.clone(), lender, taken, offset: 0, len })
     }
 
     /// Allocates a system buffer of whole granules whose data starts `offset` bytes into the first one, aligned with a
@@ -103,7 +103,7 @@ impl Space {
         let offset = core.misalignment(offset);
         let count = core.whole_granules(lender, offset, len)?;
         let whole = core.lock().take_whole(core, lender, count, len)?;
-        Ok(SystemBuffer { space: self.clone(), lender, backing: Backing::Whole(whole), offset, len })
+        Ok(SystemBuffer { space: self.clone(), lender, taken: Taken::Whole(whole), offset, len })
     }
 
     /// Sets which system buffer kept for reuse is handed out next, by length, for all pools.
@@ -126,9 +126,9 @@ impl SystemBuffer {
     #[inline]
     pub fn ensure_kept(&self) -> Result<()> {
         let core = self.space.core();
-        match &self.backing {
-            Backing::Whole(whole) => core.ensure_granules(whole.granules.iter().copied()),
-            Backing::Chunk(chunk, _) => core.ensure_granules(std::iter::once(chunk.granule)),
+        match &self.taken {
+            Taken::Whole(whole) => core.ensure_granules(whole.granules.iter().copied()),
+            Taken::Chunk(chunk, _) => core.ensure_granules(std::iter::once(chunk.granule)),
         }
     }
 
@@ -154,15 +154,15 @@ impl SystemBuffer {
 
     /// How far into its first granule the data starts; `None` for memory that cannot be swapped.
     pub fn alignment(&self) -> Option<usize> {
-        matches!(self.backing, Backing::Whole(_)).then_some(self.offset)
+        matches!(self.taken, Taken::Whole(_)).then_some(self.offset)
     }
 
     /// Where the data is, in the server's mapping.
     pub fn segments(&self) -> Segments {
         let core = self.space.core();
         let one = |granule, offset| aliases::one(aliases::alias(core, granule, offset, self.len));
-        match &self.backing {
-            Backing::Whole(whole) => match whole.granules[..] {
+        match &self.taken {
+            Taken::Whole(whole) => match whole.granules[..] {
                 [granule] if self.len > 0 => one(granule, self.offset),
                 _ => aliases::segments(
                     core,
@@ -171,7 +171,7 @@ impl SystemBuffer {
                     self.len,
                 ),
             },
-            Backing::Chunk(chunk, _) => one(chunk.granule, chunk.offset as usize),
+            Taken::Chunk(chunk, _) => one(chunk.granule, chunk.offset as usize),
         }
     }
 
@@ -196,7 +196,7 @@ impl SystemBuffer {
     /// Gives the memory of whole granules back to the kernel: they hold zeros from now on.
     pub(crate) fn discard(&self) {
         let core = self.space.core();
-        if let Backing::Whole(whole) = &self.backing
+        if let Taken::Whole(whole) = &self.taken
             && core.is_own()
         {
             core.lock().discard(core, runs_of(whole.granules.iter().copied()));
@@ -205,9 +205,9 @@ impl SystemBuffer {
 
     /// The granules and the window, when they are whole.
     pub(crate) fn granules_mut(&mut self) -> Option<(&mut [u32], &mut Option<Run>)> {
-        match &mut self.backing {
-            Backing::Whole(whole) => Some((&mut whole.granules, &mut whole.window)),
-            Backing::Chunk(..) => None,
+        match &mut self.taken {
+            Taken::Whole(whole) => Some((&mut whole.granules, &mut whole.window)),
+            Taken::Chunk(..) => None,
         }
     }
 
@@ -217,9 +217,9 @@ impl SystemBuffer {
     /// # Panics
     /// When there are fewer data bytes.
     pub fn zero_around(&self, filled: Range<usize>) -> usize {
-        match &self.backing {
-            Backing::Whole(whole) => self.zero_granules_around(filled, whole.granules.len() as u32),
-            Backing::Chunk(chunk, _) => {
+        match &self.taken {
+            Taken::Whole(whole) => self.zero_granules_around(filled, whole.granules.len() as u32),
+            Taken::Chunk(chunk, _) => {
                 self.check_filled(&filled);
                 let all = aliases::part(self.space.core(), chunk.granule, chunk.offset as usize, chunk.len());
                 zero_outside(&all, filled)
@@ -230,7 +230,7 @@ impl SystemBuffer {
     /// As [`SystemBuffer::zero_around`], in the buffer's first `count` granules, which hold the filled data.
     pub(crate) fn zero_granules_around(&self, filled: Range<usize>, count: u32) -> usize {
         self.check_filled(&filled);
-        let Backing::Whole(whole) = &self.backing else { return 0 };
+        let Taken::Whole(whole) = &self.taken else { return 0 };
         let core = self.space.core();
         let granule = core.granule();
         let filled = self.offset + filled.start..self.offset + filled.end;
@@ -270,7 +270,7 @@ impl SystemBuffer {
         count: u32,
     ) -> (Vec<u32>, Option<Run>) {
         self.len = 0;
-        let Backing::Whole(whole) = &mut self.backing else { unreachable!("chunks never fill regions") };
+        let Taken::Whole(whole) = &mut self.taken else { unreachable!("chunks never fill regions") };
         assert!(
             count as usize <= whole.granules.len(),
             "a system buffer without memory was to fill a region"
@@ -295,13 +295,13 @@ impl SystemBuffer {
         let count = core.whole_granules(self.lender, self.offset, len)?;
         let mut guard = core.lock();
         let state = &mut *guard;
-        match &mut self.backing {
-            Backing::Whole(whole) if (1..=count).contains(&(whole.granules.len() as u32)) => {
+        match &mut self.taken {
+            Taken::Whole(whole) if (1..=count).contains(&(whole.granules.len() as u32)) => {
                 state.top_up(core, self.lender, whole, count)?;
             }
             old => {
                 let whole = state.take_whole(core, self.lender, count, len)?;
-                let old = std::mem::replace(old, Backing::Whole(whole));
+                let old = std::mem::replace(old, Taken::Whole(whole));
                 state.give(core, self.lender, old);
             }
         }
@@ -314,7 +314,7 @@ impl SystemBuffer {
     /// buffer next; where there are none, the buffer is left without memory, like a surrendered one.
     pub(crate) fn renew_referenced(&mut self) {
         let core = self.space.core();
-        let Backing::Whole(whole) = &mut self.backing else { return };
+        let Taken::Whole(whole) = &mut self.taken else { return };
         let mut guard = core.lock();
         let state = &mut *guard;
         state.give_up_window(core, &mut whole.window);
@@ -345,10 +345,10 @@ impl State {
         Ok(fresh)
     }
 
-    fn give(&mut self, core: &Core, lender: LenderId, backing: Backing) {
-        match backing {
-            Backing::Whole(whole) => self.give_whole(core, lender, whole),
-            Backing::Chunk(chunk, server) => self.give_chunk(core, lender, server, chunk),
+    fn give(&mut self, core: &Core, lender: LenderId, taken: Taken) {
+        match taken {
+            Taken::Whole(whole) => self.give_whole(core, lender, whole),
+            Taken::Chunk(chunk, server) => self.give_chunk(core, lender, server, chunk),
         }
     }
 }
@@ -372,8 +372,8 @@ impl Drop for SystemBuffer {
         if !core.is_own() {
             return;
         }
-        let backing = std::mem::replace(&mut self.backing, Backing::Whole(Whole::default()));
-        core.lock().give(core, self.lender, backing);
+        let taken = std::mem::replace(&mut self.taken, Taken::Whole(Whole::default()));
+        core.lock().give(core, self.lender, taken);
     }
 }
 

@@ -32,7 +32,7 @@ fn bytes_are_copied_across_pieces() {
     let (_space, buffer) = scattered();
     let data = buffer.data();
     let len = 3 * PAGE - 200;
-    assert_eq!((data.len(), data.is_empty(), data.places().count()), (len, false, 3));
+    assert_eq!((data.len(), data.is_empty(), data.segments().len()), (len, false, 3));
     let expected = bytes(len);
     assert_eq!(data.copy_from(&[&expected[..], b"more"].concat()), len);
     assert_eq!(data.to_vec(), expected);

@@ -7,6 +7,7 @@
 mod machine;
 
 mod arrivals;
+mod backings;
 mod borrows;
 mod collapsed;
 mod data;

@@ -42,7 +42,7 @@ pub use arena::{Access, Arena};
 pub use condvar::Condvar;
 pub use error::{Error, Result};
 pub use granule::GranuleKind;
-pub use object::Object;
+pub use object::{Inode, Object};
 pub use per_process::PerProcess;
 pub use rustix::io::Errno;
 pub use span::Span;

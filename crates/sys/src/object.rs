@@ -28,10 +28,27 @@ const BLOCK: usize = 512;
 #[derive(Debug)]
 pub struct Object {
     descriptor: OwnedFd,
+    inode: Inode,
     kind: GranuleKind,
     len: usize,
     huge: usize,
     is_writable: bool,
+}
+
+/// Which memory object it is, as the kernel tells objects apart: by the same numbers in each process, and in `/proc/PID/maps`. While
+/// somebody has an object open or mapped, no other one has its inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Inode {
+    /// The file system's number, as `stat` has it in `st_dev`.
+    pub device: u64,
+    /// The number within the file system: `st_ino`.
+    pub number: u64,
+}
+
+impl Inode {
+    fn of(found: &rustix::fs::Stat) -> Self {
+        Self { device: found.st_dev, number: found.st_ino }
+    }
 }
 
 impl Object {
@@ -76,6 +93,8 @@ impl Object {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&descriptor, seals)
             .map_err(|errno| Error::new("fcntl(F_ADD_SEALS)", subject(), errno))?;
+        let found = rustix::fs::fstat(&descriptor).map_err(|errno| Error::new("fstat", subject(), errno))?;
+        let inode = Inode::of(&found);
         if kind == GranuleKind::Huge {
             set_huge_pages_aside(descriptor.as_fd(), len).map_err(|errno| {
                 Error::new("mmap", subject(), errno).with_remedy(
@@ -83,7 +102,7 @@ impl Object {
                 )
             })?;
         }
-        let mut object = Self { descriptor, kind, len, huge: 0, is_writable: true };
+        let mut object = Self { descriptor, inode, kind, len, huge: 0, is_writable: true };
         object.huge = match kind {
             GranuleKind::Huge => len,
             GranuleKind::Collapsed => object.collapse()?,
@@ -191,6 +210,11 @@ impl Object {
         };
         let to = seek(SeekFrom::Hole(from as u64)).unwrap_or(end);
         (from < end).then_some(from..to)
+    }
+
+    /// Which object it is. Other descriptors of the same memory, in whatever process, have the same inode.
+    pub fn inode(&self) -> Inode {
+        self.inode
     }
 
     /// What the granules are made of.

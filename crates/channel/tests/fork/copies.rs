@@ -123,6 +123,9 @@ fn a_childs_handles_refuse_and_its_buffers_are_zeros() {
     let mut buffer = fixture.interface.allocate(10_000).expect("memory");
     buffer.fill(3);
     let bytes = [1; 100];
+    let system = fixture.interface.space().system_buffer(10_000).expect("memory");
+    let is_named = || system.data().backings().any(|backing| backing.object().is_some());
+    assert!(is_named(), "the parent's system buffer is in an object");
     let pending = fixture.interface.request(&fixture.server, NULL).submit().expect("a request");
     let refused = |number, result: Result<(), Error>| match result {
         Err(Error::Inherited) => Ok(()),
@@ -149,11 +152,12 @@ fn a_childs_handles_refuse_and_its_buffers_are_zeros() {
         if !pending.is_replied() || !pending.wait(PATIENCE) {
             return Err(10);
         }
-        refused(11, pending.sync().map(drop).map_err(|failed| failed.error))
+        refused(11, pending.sync().map(drop).map_err(|failed| failed.error))?;
+        if is_named() { Err(12) } else { Ok(()) }
     });
     pending.sync().expect("a reply");
     assert!(buffer.iter().all(|byte| *byte == 3), "the parent's buffer");
-    drop(buffer);
+    drop((buffer, system));
     fixture.is_unharmed();
 }
 

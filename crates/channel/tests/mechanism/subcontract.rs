@@ -15,7 +15,7 @@ use genie_io::{
     Failed, In, Incoming, Interface, Pending, RequestId, Server, ServerError, ServerHandle, Service,
     ServiceId,
 };
-use genie_memory::Data;
+use genie_memory::{Backing, Data};
 use genie_passing::model::Allocation;
 use genie_passing::{Overlays, Reason, Receipt, Scheme};
 use genie_sys::lock::Mutex;
@@ -264,7 +264,8 @@ fn a_contractor_that_looks_sees_the_subcontractors_buffer(fixture: &Fixture) {
 
 fn frames_of(data: &Data<'_>, granule: usize) -> Option<Vec<u64>> {
     data.to_vec();
-    let each = data.places().map(|(addr, len)| crate::support::machine::frames(addr, len, granule));
+    let frames = |part: Backing<'_>| crate::support::machine::frames(part.addr(), part.len(), granule);
+    let each = data.backings().map(frames);
     each.collect::<Option<Vec<_>>>().map(|frames| frames.concat())
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Listener, ServeOptions};
 use genie_conformance::checked;
+use genie_conformance::machine::Backed;
 use genie_io::servers::memory::Memory;
 use genie_io::{Completions, Error, In, Incoming, Limits, Out, RequestId, Server, Service};
 use genie_memory::{GranuleKind, Mapping};
@@ -245,6 +246,9 @@ fn pins_hold_the_memory_of_a_client_that_is_killed() {
         client.kill();
         eventually("the server has not let go of the request", || held.held().is_empty());
         assert_eq!(held.command(request, Command::ReadPinned), data, "{mapping:?}");
+        let named = held.command(request, Command::PinnedBackings);
+        let is_named = |part: &Backed| part.1.is_some();
+        assert!(matches!(&named, Answer::Backings(parts) if parts.iter().all(is_named)), "{named:?}");
         assert_eq!(held.command(request, Command::Unpin), Answer::Done);
         eventually("the client is still there", || running.status().clients.is_empty());
     }

@@ -74,7 +74,7 @@ impl Keeper {
     fn keep(&self, request: &mut Incoming) -> Result<(), Error> {
         let data = request.output(0)?;
         data.sum();
-        let places: Vec<_> = data.places().collect();
+        let places: Vec<_> = data.segments().iter().map(|span| (span.addr(), span.len())).collect();
         let in_frames: Option<Vec<_>> = places.iter().map(|(addr, len)| frames(*addr, *len, PAGE)).collect();
         let kept = request.keep(0)?;
         self.0.lock().push(Found { kept, places, frames: in_frames.map(|all| all.concat()) });

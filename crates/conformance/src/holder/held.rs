@@ -14,7 +14,7 @@ use genie_sys::Condvar;
 use genie_sys::lock::{Mutex, MutexGuard};
 
 use super::{ARRIVAL, Answer, Command, Control, Name, PASS};
-use crate::machine::frames;
+use crate::machine::{backed, frames};
 
 /// What the server holds, shared between its two faces.
 #[derive(Default)]
@@ -174,9 +174,8 @@ impl Held {
             Command::Frames { buffer, granule } => {
                 kept.output(buffer).map(|data| Answer::Frames(frames_of(&data, granule)))
             }
-            Command::Places { buffer } => {
-                kept.output(buffer).map(|data| Answer::Places(data.places().collect()))
-            }
+            Command::Places { buffer } => kept.output(buffer).map(|data| Answer::Places(places(&data))),
+            Command::Backings { buffer } => kept.output(buffer).map(|data| backings(&data)),
             Command::Pin { buffer } => kept.pin(buffer).map(|pin| {
                 self.pins.lock().insert(request, pin);
                 Answer::Done
@@ -200,6 +199,10 @@ impl Held {
                     Pinned::Output(pin) => Answer::Bytes(pin.data().to_vec()),
                     Pinned::Input(pin) => Answer::Bytes(pin.data().to_vec()),
                 })
+            }),
+            Command::PinnedBackings => pins.get(&request).map_or(refused, |pin| match pin {
+                Pinned::Output(pin) => backings(&pin.data()),
+                Pinned::Input(pin) => backings(&pin.data()),
             }),
             Command::WritePinned { bytes } => pins.get(&request).map_or(refused, |pin| {
                 elsewhere(pin, &|pin| match pin {
@@ -286,6 +289,10 @@ impl Kept {
                 let data = input(pool, incoming, overlays, buffer).map_err(|error| error.to_string())?;
                 return Ok(Answer::Frames(frames_of(&data, granule)));
             }
+            Command::InputBackings { buffer } => {
+                let data = input(pool, incoming, overlays, buffer).map_err(|error| error.to_string())?;
+                return Ok(backings(&data));
+            }
             other => unreachable!("{other:?} ends a request or only looks at it"),
         };
         result.map(|()| Answer::Done).map_err(|error| error.to_string())
@@ -325,11 +332,23 @@ fn input<'r>(
     Ok(overlays.entry(buffer).or_insert_with(taken).data())
 }
 
+/// The memory objects that hold data.
+fn backings(data: &Data<'_>) -> Answer {
+    // Memory that was never touched here may be in no page table of this process yet.
+    data.sum();
+    backed(data).map_or_else(Answer::Refused, Answer::Backings)
+}
+
+/// Where data is: (address, length) of each piece.
+fn places(data: &Data<'_>) -> Vec<(usize, usize)> {
+    data.segments().iter().map(|span| (span.addr(), span.len())).collect()
+}
+
 /// The page frames of data, one for each granule.
 fn frames_of(data: &Data<'_>, granule: usize) -> Option<Vec<u64>> {
     // A page that was never touched here is in no page table of this process yet.
     data.to_vec();
-    let each = data.places().map(|(addr, len)| frames(addr, len, granule));
+    let each = places(data).into_iter().map(|(addr, len)| frames(addr, len, granule));
     each.collect::<Option<Vec<_>>>().map(|frames| frames.concat())
 }
 

@@ -15,8 +15,20 @@ use crate::contract::Contract;
 
 /// Bytes of an output that the server has pinned, to be read: see [`Incoming::pin_output`](crate::Incoming::pin_output).
 ///
-/// For a program that fills in an `iovec`, [`Data::places`](genie_memory::Data::places) of [`OutputPin::data`] says where
-/// the bytes are. They stay there while the pin exists.
+/// The bytes stay where they are while the pin exists. The segments of [`OutputPin::data`] are what goes into an `iovec`; the data's
+/// [`backings`](genie_memory::Data::backings) also say which memory objects these are in, and cannot be kept for longer than the pin:
+///
+/// ```compile_fail,E0505
+/// # use genie_io::{Incoming, OutputPin};
+/// fn transmit(request: &mut Incoming) -> Result<(), genie_io::Error> {
+///     let pin = request.pin_output(0, 0..request.len(0))?;
+///     let data = pin.data();
+///     let first = data.backings().next().expect("some bytes");
+///     drop(pin);
+///     println!("{:#x} of {:?}", first.addr(), first.object()); // too late: the client may have the memory back
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
 pub struct OutputPin(pub(crate) Pinned);
 

@@ -69,6 +69,12 @@ impl Objects {
         (at < start + found.object.len()).then_some((*start, found))
     }
 
+    /// The object that is mapped at the byte at `at`, and its start.
+    pub(super) fn mapped_at(&self, at: usize) -> Option<(usize, &Object)> {
+        let (start, found) = self.holding(at)?;
+        found.uses.contains_key(&found.piece(start, at).start).then_some((start, &*found.object))
+    }
+
     /// The parts of announced objects that make up `extent`, which may be written if `writes`.
     pub(super) fn parts(&self, extent: Extent, writes: bool) -> Result<Parts> {
         let Extent { offset, len } = extent;

@@ -17,7 +17,7 @@ use crate::tables::objects::Objects;
 use crate::tables::queues::MIGRANTS_KEPT;
 use crate::tables::runs::Run;
 use crate::tables::slots::Slots;
-use crate::{Error, Result};
+use crate::{Error, Result, backing};
 
 /// Lent objects have as many bytes of addresses as the space's own objects, and at least this many.
 const LENT_ADDRESSES_MIN: usize = 1 << 30;
@@ -204,6 +204,11 @@ impl Core {
         u32::try_from(offset.checked_sub(self.aliases_start)? >> self.shift).ok()
     }
 
+    /// The first address at which this core's granules may be seen by servers.
+    pub(crate) fn aliases_base(&self) -> usize {
+        self.aliases().base() + self.aliases_start
+    }
+
     pub(crate) fn aliases(&self) -> &Arena {
         &self.common.aliases
     }
@@ -232,6 +237,12 @@ impl Core {
     pub(crate) fn lock(&self) -> Locked<'_> {
         assert!(self.is_own(), "{}", Error::Inherited);
         Locked::by(|| self.state.lock())
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        backing::leave(self.aliases_base());
     }
 }
 

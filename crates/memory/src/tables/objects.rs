@@ -1,13 +1,14 @@
 //! The object table: which granules are of which memory object, who lent it, and who can store into it.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use genie_sys::{GranuleKind, Object};
 
-use crate::LenderId;
 use crate::tables::runs::Run;
+use crate::{Error, LenderId, Result};
 
 /// A space grows by objects of this length or more, once it has grown to that, so that buffers seldom span two.
 pub(crate) const OBJECT_LEN: usize = 32 << 20;
@@ -62,6 +63,21 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// A descriptor of the object for a peer, as `describe` makes it.
+    ///
+    /// # Errors
+    /// [`Error::NoObject`] when memory of it is somebody's alone; the kernel's reason.
+    pub(crate) fn describe(
+        &mut self,
+        describe: impl Fn(&Object) -> genie_sys::Result<OwnedFd>,
+    ) -> Result<OwnedFd> {
+        if self.concealed {
+            return Err(Error::NoObject);
+        }
+        self.shown = true;
+        Ok(describe(&self.object)?)
+    }
+
     /// The lenders that can punch holes into the object.
     pub(crate) fn could_have_taken_it(&self) -> impl Iterator<Item = LenderId> + '_ {
         self.lender.into_iter().chain(self.entrusted.iter().copied())
@@ -158,6 +174,11 @@ impl Objects {
 
     pub(crate) fn get(&self, granule: u32) -> Option<&Entry> {
         let (_, entry) = self.objects.range(..=granule).next_back()?;
+        (granule < entry.granules.end()).then_some(entry)
+    }
+
+    pub(crate) fn get_mut(&mut self, granule: u32) -> Option<&mut Entry> {
+        let (_, entry) = self.objects.range_mut(..=granule).next_back()?;
         (granule < entry.granules.end()).then_some(entry)
     }
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, SealFlags};
 
-use super::{GranuleKind, Object};
+use super::{GranuleKind, Inode, Object};
 use crate::{Errno, Error, Result};
 
 impl Object {
@@ -25,9 +25,9 @@ impl Object {
         let mode = access_mode(descriptor.as_fd())?;
         check_seals(descriptor.as_fd())?;
         let kind = kind_of(descriptor.as_fd())?;
-        let len = checked_len(descriptor.as_fd(), kind)?;
+        let (len, inode) = checked_len(descriptor.as_fd(), kind)?;
         let huge = if kind == GranuleKind::Huge { len } else { 0 };
-        Ok(Self { descriptor, kind, len, huge, is_writable: mode == OFlags::RDWR })
+        Ok(Self { descriptor, inode, kind, len, huge, is_writable: mode == OFlags::RDWR })
     }
 
     /// Whether the descriptor lets its holder map the memory for stores.
@@ -101,7 +101,7 @@ fn kind_of(descriptor: BorrowedFd<'_>) -> Result<GranuleKind> {
     }
 }
 
-fn checked_len(descriptor: BorrowedFd<'_>, kind: GranuleKind) -> Result<usize> {
+fn checked_len(descriptor: BorrowedFd<'_>, kind: GranuleKind) -> Result<(usize, Inode)> {
     let found = rustix::fs::fstat(descriptor)
         .map_err(|errno| Error::new("fstat", "a peer's memory object", errno))?;
     let len = usize::try_from(found.st_size).unwrap_or(0);
@@ -110,5 +110,5 @@ fn checked_len(descriptor: BorrowedFd<'_>, kind: GranuleKind) -> Result<usize> {
         return Err(Error::new("check", subject, Errno::INVAL)
             .with_remedy("a peer is to make its objects of one or more whole granules"));
     }
-    Ok(len)
+    Ok((len, Inode::of(&found)))
 }

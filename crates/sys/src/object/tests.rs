@@ -11,7 +11,9 @@ impl Object {
     pub(crate) fn unsealed(kind: GranuleKind, len: usize) -> Self {
         let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         let flags = if kind == GranuleKind::Huge { huge } else { MemfdFlags::empty() };
-        Self { descriptor: memfd(flags, len, SealFlags::empty()), kind, len, huge: 0, is_writable: true }
+        let descriptor = memfd(flags, len, SealFlags::empty());
+        let inode = Inode::of(&rustix::fs::fstat(&descriptor).unwrap());
+        Self { descriptor, inode, kind, len, huge: 0, is_writable: true }
     }
 }
 

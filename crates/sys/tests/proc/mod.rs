@@ -110,6 +110,26 @@ pub(crate) fn find(smaps: &str, addr: usize) -> Option<Mapping> {
     found
 }
 
+/// The memory object that is mapped at `addr`, and how far from its start: (device, inode, offset). None for other memory.
+pub(crate) fn object_at(addr: usize) -> Option<(u64, u64, usize)> {
+    let maps = read_to_string("/proc/self/maps").expect("/proc is mounted");
+    let at = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let hex = |digits| usize::from_str_radix(digits, 16).expect("a number");
+        let start = hex(start);
+        (start..hex(end)).contains(&addr).then_some(())?;
+        let (offset, device) = (hex(words.nth(1)?), words.next()?.split_once(':')?);
+        let (major, minor) = (hex(device.0) as libc::c_uint, hex(device.1) as libc::c_uint);
+        let inode = words.next()?.parse().expect("a number");
+        words
+            .next()?
+            .starts_with("/memfd:")
+            .then(|| (libc::makedev(major, minor), inode, offset + addr - start))
+    };
+    maps.lines().find_map(at)
+}
+
 /// Reads a mapping's first line, `start-end permissions offset device inode   name`.
 fn mapping(line: &str) -> Option<Mapping> {
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
