@@ -191,6 +191,11 @@ impl Control {
         };
     }
 
+    /// Whether the completer had something when this thread looked last, and may have more, of which its descriptor does not tell.
+    pub(super) fn may_have_more(&self) -> bool {
+        self.look_in == Some(Duration::ZERO)
+    }
+
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }

@@ -143,6 +143,7 @@ impl Driven {
             return false;
         }
         self.control.attend(Duration::ZERO);
+        served |= self.control.may_have_more();
         let poller = self.control.poller();
         for worker in &self.workers {
             // If a ring can't be watched, each call of `serve` looks at it all the same.
@@ -155,7 +156,8 @@ impl Driven {
         served
     }
 
-    /// Prepares for waiting by the descriptor; returns false when there is something to serve already.
+    /// Prepares for waiting by the descriptor; returns false when there is something to serve already. If the server has a completer
+    /// without a descriptor that can be waited for, it returns false as long as a client has a request pending.
     pub fn arm(&mut self) -> bool {
         if self.control.is_inherited() {
             return true;
@@ -282,7 +284,7 @@ mod tests {
         let listener = Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
         let running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
         let looks = || running.stopper.0.looks.load(Ordering::Relaxed);
-        let (before, start) = (looks(), Instant::now());
+        let (start, before) = (Instant::now(), looks());
         for _ in 0..200 {
             let asked = connect::query(&directory, "one").unwrap();
             connect::hear_status(&asked, "one", Duration::from_secs(60)).unwrap();

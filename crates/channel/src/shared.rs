@@ -185,7 +185,7 @@ impl Shared {
                     false
                 })
         };
-        if !self.server.is_looked_at() || arm() {
+        if !self.server.is_looked_at() || arm() || self.is_inherited() {
             return None;
         }
         if self.collect() {

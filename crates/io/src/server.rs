@@ -105,9 +105,10 @@ pub trait Server: Send + Sync + 'static {
     /// waiting threads calls [`Completer::collect`] and [`Completer::wait`]. Return a completer always, or never.
     ///
     /// For clients in other processes, Genie's threads collect: those that take requests, while they are awake, and else the one that
-    /// attends to clients, which the completer's descriptor wakes; so does a server that the program drives. Where there
-    /// is no descriptor that can be waited for, they look every 2 ms while a client has a request pending. In a server that may start
-    /// one thread only for requests, nobody looks while that thread is in [`Server::request`], unless the descriptor becomes readable.
+    /// attends to clients, which the completer's descriptor wakes. Where there is no descriptor that can be waited for, they look every
+    /// 2 ms while a client has a request pending. In a server that may start one thread only for requests, nobody looks while that
+    /// thread is in [`Server::request`], unless the descriptor becomes readable. A server that the program drives collects each time that it
+    /// serves.
     ///
     /// If a thread replies all the same, waiting threads notice the reply within a tenth of a second, and event loops at
     /// once.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 /// Completes a server's requests: see [`Server::completer`](crate::Server::completer).
 pub trait Completer {
-    /// Replies to the requests whose work is done, without waiting; returns how many there were. It must return soon where clients are
-    /// in other processes: others of them wait meanwhile.
+    /// Replies to the requests whose work is done, without waiting; returns how many there were. It may leave some for the next call,
+    /// which comes soon if this returns more than 0. Where clients are in other processes it must return soon, since others of
+    /// them wait meanwhile, and must not wait for a reply of its own server, which may never come.
     fn collect(&self) -> usize;
 
     /// Waits until there may be something to collect, at most for `timeout`.
