@@ -26,7 +26,7 @@ use crate::{Data, Error, Result};
 /// Some bytes that lie in one run of addresses, and in one memory object at most. It is their [`Data`], too.
 ///
 /// It borrows what keeps the memory, as its data does: a request, a pin, a buffer. So a server cannot name memory that is no longer its
-/// own. Where the kernel or a device is to use the memory after the call, a pin of the request (`Incoming::pin_output`) belongs into the
+/// own. Where the kernel or a device is to use the memory after the call, a pin of the request (`Incoming::pin_output`) belongs in the
 /// table of what is under way, and the pin's data has the backings.
 ///
 /// ```compile_fail,E0505
@@ -98,7 +98,7 @@ impl<'r> Data<'r> {
     /// Which memory objects hold the bytes, in order, cut where an object ends or the run of addresses does.
     ///
     /// # Cost
-    /// For each run of addresses a look into the process's table of arenas; for each backing the lock of its space, or of the peer's
+    /// For each backing a look into the process's table of arenas, the lock of its space, or of the peer's
     /// mirror, and a search among the objects there. [`Data::segments`] has the addresses alone, at no cost.
     pub fn backings(&self) -> impl Iterator<Item = Backing<'r>> + '_ {
         self.pieces().filter(|piece| !piece.is_empty()).flat_map(Backing::of_piece)
@@ -109,14 +109,17 @@ impl<'r> Backing<'r> {
     /// The backings of data in one run of addresses.
     fn of_piece(piece: Data<'r>) -> impl Iterator<Item = Self> {
         let (addr, len) = (piece.segments()[0].addr(), piece.len());
-        let (owner, mut at) = (owner_before(addr), 0);
+        let mut at = 0;
         std::iter::from_fn(move || {
-            let found = owner.as_ref().and_then(|owner| owner.mapped_at(addr + at));
+            if at == len {
+                return None;
+            }
+            let found = owner_before(addr + at).and_then(|owner| owner.mapped_at(addr + at));
             let here = found.as_ref().map_or(len, |found| found.rest).min(len - at);
             let data = piece.part(at..at + here);
             at += here;
             let object = found.map(|MappedAt { inode, offset, .. }| (inode, offset));
-            (here > 0).then_some(Self { data, object })
+            Some(Self { data, object })
         })
     }
 
@@ -128,14 +131,15 @@ impl<'r> Backing<'r> {
     /// The memory object that the bytes lie in, one after the other, and how many bytes the first one is from the object's start.
     ///
     /// None for memory of this process alone: data so short that the records of a channel carried it, a mapped file, or
-    /// what a program borrows, such as a client's own buffer, whose granules change. And none from where a peer has withdrawn
-    /// the object to the end of that run of addresses.
+    /// what a program borrows, such as a client's own buffer, whose granules change. If a peer has withdrawn the object, it and all
+    /// that follows in that run of addresses count as in none.
     pub fn object(&self) -> Option<(Inode, usize)> {
         self.object
     }
 
-    /// A descriptor of the object, for reading, to be mapped or to be given to whoever is to see the bytes. It shows all bytes of the
-    /// object, those of other requests, too. It does not keep these bytes where they are: what this borrows does.
+    /// A descriptor of the object, for reading, to be mapped or to be given to whoever is to see the bytes. Whoever has it
+    /// reads all bytes of the object, now and later: those of other requests, and of buffers that were passed to nobody. It does not keep
+    /// these bytes where they are: what this borrows does. What a server keeps of this object later is copied.
     ///
     /// # Errors
     /// [`Error::NoObject`]: the bytes are in no object, or no more in this one; or memory of the object is somebody's alone, as that of

@@ -75,7 +75,7 @@ impl Space {
         small: Option<Self>,
     ) -> Result<Self> {
         let core = Arc::new(Core::new(config, kind, common.clone(), aliases_start)?);
-        backing::enter(core.aliases_base(), &core);
+        backing::enter(core.first_alias(), &core);
         let handler = core.userfault.is_some().then(|| Handler::start(&core)).transpose()?;
         Ok(Self { inner: Arc::new(Inner { core, small, handler: handler.map(Arc::new) }) })
     }

@@ -205,7 +205,7 @@ impl Core {
     }
 
     /// The first address at which this core's granules may be seen by servers.
-    pub(crate) fn aliases_base(&self) -> usize {
+    pub(crate) fn first_alias(&self) -> usize {
         self.aliases().base() + self.aliases_start
     }
 
@@ -242,7 +242,7 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        backing::leave(self.aliases_base());
+        backing::leave(self.first_alias());
     }
 }
 
