@@ -7,7 +7,7 @@ use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Listener, Running, ServeOptions, Serving};
 use genie_io::servers::memory::{FETCH, Memory, NULL, SINK, STORE};
 use genie_io::{In, Interface, Limits, Out, ServerHandle};
-use genie_memory::{Buffer, Config, Granularity, Space};
+use genie_memory::{Buffer, Config, Data, Granularity, Space};
 use genie_passing::{Costs, Passing, Scheme};
 use genie_sys::GranuleKind;
 use tempfile::TempDir;
@@ -40,6 +40,9 @@ fn assert_allocates_nothing(interface: &Interface, server: &ServerHandle) {
     let mut borrowed = interface.allocate(LEN).expect("a buffer");
     assert_none("an empty request", || {
         interface.request(server, NULL).send().expect("a reply");
+    });
+    assert_none("an argument of 1 KiB", || {
+        interface.request(server, NULL).argument(&[1; 1024]).send().expect("a reply");
     });
     for scheme in [Scheme::Share, Scheme::EmulatedShare] {
         assert_none(&format!("{scheme} out"), || share_out(interface, server, scheme, &mut held));
@@ -123,4 +126,11 @@ fn a_short_request_between_processes_makes_its_client_allocate_nothing() {
     let (server, _running, _folder) = connected(&interface);
     assert_allocates_nothing(&interface, &server);
     assert_several_allocate_nothing(&interface, &server);
+}
+
+#[test]
+fn a_look_at_short_data_allocates_nothing() {
+    let (bytes, mut sum) = ([1; 512], 0);
+    let allocated = measure(|| Data::from(&bytes[..]).for_each_chunk(|chunk| sum += chunk.len()));
+    assert_eq!((allocated.count_total, sum), (0, 512));
 }
