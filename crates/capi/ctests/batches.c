@@ -1,6 +1,7 @@
 /* Batches: a server that sleeps is woken once for several requests, and never too late for a thread that looks for a reply. */
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,7 +10,7 @@
 static const struct io_service_mapping services[] = {{.name = "any", .flags = IO_READ | IO_WRITE}};
 static io_server_t server, client;
 static char name[40];
-static volatile int is_connected;
+static atomic_int is_connected;
 
 static void *connecting(void *nothing) {
     OK(io_connect(0, name, 60000000000, &client));
@@ -55,8 +56,11 @@ int main(void) {
     OK(io_server_register(name, 1, services, 0, &server));
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, connecting, NULL) == 0);
-    while (!is_connected)
+    alarm(120);
+    while (!is_connected) {
         serve();
+        poll(&(struct pollfd){.fd = io_server_descriptor(server), .events = POLLIN}, 1, 10);
+    }
     CHECK(pthread_join(thread, NULL) == 0);
 
     FAILS(EINVAL, io_end_batch());

@@ -653,11 +653,12 @@ int io_abort(io_request_t request);
 // together, so that one that sleeps is woken once for up to 32 of them. A server that is awake may begin with each at once.
 //
 // A sleeping server is woken when the batch ends, and before this thread looks or waits for a reply of that server. Before it waits for what
-// another thread does with the replies, end the batch. A thread that ends, ends its batch.
+// another thread does with the replies, end the batch. A thread that ends, ends its batch. A channel that io_disconnect is to close stays
+// open until no batch has requests for it.
 //
 // Returns 0, or -1.
 //
-// Errors: EBUSY (this thread has begun one that has not ended).
+// Errors: EBUSY (this thread has begun one that has not ended), EINVAL (the thread is about to end, and calls this as it is torn down).
 int io_begin_batch(void);
 
 // Ends the batch that this thread has begun: servers that sleep are woken for what they were asked in it.

@@ -17,23 +17,24 @@ thread_local! {
 /// together, so that one that sleeps is woken once for up to 32 of them. A server that is awake may begin with each at once.
 ///
 /// A sleeping server is woken when the batch ends, and before this thread looks or waits for a reply of that server. Before it waits for what
-/// another thread does with the replies, end the batch. A thread that ends, ends its batch.
+/// another thread does with the replies, end the batch. A thread that ends, ends its batch. A channel that io_disconnect is to close stays
+/// open until no batch has requests for it.
 ///
 /// Returns 0, or -1.
 ///
-/// Errors: EBUSY (this thread has begun one that has not ended).
+/// Errors: EBUSY (this thread has begun one that has not ended), EINVAL (the thread is about to end, and calls this as it is torn down).
 #[unsafe(no_mangle)]
 pub extern "C" fn io_begin_batch() -> c_int {
-    call(|| {
-        BEGUN.with_borrow_mut(|begun| {
-            if own(begun).is_some() {
-                let sentence = "this thread has begun a batch; end it by io_end_batch first";
-                return Err(Failure::new(libc::EBUSY, sentence));
-            }
-            *begun = Some((Maker::this_process(), Batch::default()));
-            Ok(0)
-        })
-    })
+    let begin = |begun: &RefCell<Option<(Maker, Batch)>>| {
+        let mut begun = begun.borrow_mut();
+        if own(&mut begun).is_some() {
+            let sentence = "this thread has begun a batch; end it by io_end_batch first";
+            return Err(Failure::new(libc::EBUSY, sentence));
+        }
+        *begun = Some((Maker::this_process(), Batch::default()));
+        Ok(0)
+    };
+    call(|| BEGUN.try_with(begin).unwrap_or_else(|_| Err(Failure::misuse("this thread is about to end"))))
 }
 
 /// Ends the batch that this thread has begun: servers that sleep are woken for what they were asked in it.
@@ -44,7 +45,7 @@ pub extern "C" fn io_begin_batch() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn io_end_batch() -> c_int {
     // What is taken out wakes servers as it is dropped.
-    call(|| match own(&mut BEGUN.take()) {
+    call(|| match own(&mut BEGUN.try_with(RefCell::take).ok().flatten()) {
         Some(_) => Ok(0),
         None => Err(Failure::misuse("this thread has begun no batch")),
     })
