@@ -1,7 +1,7 @@
-//! Backings: which memory objects hold some data, and where in them, for whoever names memory to the kernel, a device or another
+//! Backings: which memory objects hold some data, and where in them, for code that names memory to the kernel, a device or another
 //! process.
 //!
-//! Why: who registers memory (buffers of io_uring, a UMEM of AF_XDP, RDMA) does so for each object once. Of the data of a request, such a
+//! Why: a server that registers memory (buffers of io_uring, a UMEM of AF_XDP, RDMA) does so once for each object. Of the data of a request, the
 //! server has to know in which object the data lies and how far from its start, which an address does not tell; and an address can be
 //! kept when the memory is no longer the server's.
 //! How: data is in an arena, whose owner (a space, or a mirror of a peer's) knows where it has mapped which object. The owners are in a
@@ -47,7 +47,7 @@ pub struct Backing<'r> {
     object: Option<(Inode, usize)>,
 }
 
-/// Who has mapped memory objects in an arena.
+/// A space or a mirror: it maps memory objects into its arena, and knows which object is where.
 pub(crate) trait Owner: Send + Sync {
     /// What is mapped at an address of the arena.
     fn mapped_at(&self, addr: usize) -> Option<MappedAt>;
@@ -84,7 +84,7 @@ pub(crate) fn enter(base: usize, owner: &Arc<impl Owner + 'static>) {
     owners().lock().insert(base, owner);
 }
 
-/// Forgets that owner, who is about to give the arena's addresses back.
+/// Forgets the owner, which is about to give the arena's addresses back.
 pub(crate) fn leave(base: usize) {
     owners().lock().remove(&base);
 }

@@ -50,7 +50,7 @@ impl Arguments {
             return Err(self.too_long());
         }
         if !(argument.is_empty() && self.reply.is_empty()) {
-            self.reply.clear();
+            clear(&mut self.reply);
             self.reply.extend_from_slice(argument);
         }
         Ok(())
