@@ -15,7 +15,7 @@ use super::shared::Shared;
 use super::wire::control::{Status, Traffic};
 use super::worker::Worker;
 use super::{control, signals};
-use crate::primitive::{spawn, thread};
+use crate::primitive::spawn;
 
 /// A server that other processes can reach as soon as it runs. Dropping it gives the name up.
 #[derive(Debug)]
@@ -86,13 +86,11 @@ impl Serving {
         let served = self.run();
         if matches!(served, Err(Error::Inherited)) {
             // The thread is the parent's, and so is the wait.
-            std::mem::forget(waiting);
             return served;
         }
         wait.end();
         handle.close();
-        // Its panic has been reported by the panic hook.
-        let _ = waiting.join();
+        waiting.join();
         served
     }
 
@@ -225,12 +223,11 @@ impl Running {
         let next = || self.stopper.0.threads.lock().pop();
         let mut is_inside = false;
         while let Some(thread) = next() {
-            // The server's code may drop this in one of these threads, which then ends by itself. A panic has been reported by
-            // the panic hook.
-            if thread.thread().id() == thread::current().id() {
+            // The server's code may drop this in one of these threads, which then ends by itself.
+            if thread.is_current() {
                 is_inside = true;
             } else {
-                let _ = thread.join();
+                thread.join();
             }
         }
         // Clients that were given to workers that had left already.
@@ -304,7 +301,7 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(60);
         while claim().is_err() {
             assert!(Instant::now() < deadline, "the name is still taken");
-            thread::yield_now();
+            std::thread::yield_now();
         }
         drop(running);
     }
@@ -320,7 +317,7 @@ mod tests {
         let (theirs, (dropped, drops)) = (Arc::clone(&held), mpsc::channel());
         let drop_it = move || {
             while theirs.lock().take().map(drop::<Running>).is_none() {
-                thread::yield_now();
+                std::thread::yield_now();
             }
             dropped.send(()).unwrap();
         };

@@ -18,7 +18,7 @@ use super::wire::control::{
     VERSION, Welcome, check_service,
 };
 use crate::counts::Counts;
-use crate::primitive::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, spawn, thread};
+use crate::primitive::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, Thread, spawn, thread};
 
 /// After this time a thread looks again where the server's completer may have something, and cannot say so.
 const LOOK: Duration = Duration::from_millis(2);
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub(super) free: AtomicUsize,
     /// How often the control thread has looked for workers to be relieved.
     pub(super) looks: AtomicU32,
-    pub(super) threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    pub(super) threads: Mutex<Vec<Thread>>,
     /// What was passed for clients that have left.
     pub(super) departed: Mutex<Counts>,
     /// What clients are lent now, and what is kept of their outputs.

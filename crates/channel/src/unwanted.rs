@@ -15,6 +15,7 @@ use genie_sys::fork::Maker;
 use genie_sys::lock::Mutex;
 use genie_sys::machine;
 use genie_sys::socket::Received;
+use genie_sys::thread::spawn;
 use rustix::net::{AddressFamily, sockopt};
 
 /// How long the thread stays when there is nothing to close.
@@ -77,9 +78,8 @@ fn dismiss(descriptor: OwnedFd) {
     };
     let Err(SendError(descriptor)) = unsent else { return };
     let (sender, unwanted) = std::sync::mpsc::channel();
-    let spawned = std::thread::Builder::new()
-        .name("genie-closer".into())
-        .spawn(move || while unwanted.recv_timeout(IDLE).map(drop::<OwnedFd>).is_ok() {});
+    let close = move || while unwanted.recv_timeout(IDLE).map(drop::<OwnedFd>).is_ok() {};
+    let spawned = spawn("genie-closer", close);
     match spawned {
         Ok(_) => {
             // The new thread waits for the descriptor.

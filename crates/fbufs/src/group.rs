@@ -18,7 +18,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use genie_sys::Errno;
@@ -28,6 +27,7 @@ use genie_sys::poll::Poller;
 use genie_sys::process::Process;
 use genie_sys::record_lock::RecordLocks;
 use genie_sys::socket::{Listener, Socket};
+use genie_sys::thread::{Thread, spawn};
 use genie_sys::unshared::Unshared;
 
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ pub struct Group {
     pool: Pool,
     socket: PathBuf,
     stop: Event,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
     maker: Maker,
 }
 
@@ -105,12 +105,9 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
-        if !self.maker.is_this_process() {
-            // A child does not have the thread.
-            std::mem::forget(thread);
-        } else if self.stop.signal().is_ok() {
-            let _ = thread.join();
+        // A child does not have the thread.
+        if self.maker.is_this_process() && self.stop.signal().is_ok() {
+            self.thread.take().into_iter().for_each(Thread::join);
         }
     }
 }
@@ -211,11 +208,8 @@ impl Place {
     fn start(self: &Arc<Self>, pool: Pool, role: Role) -> Result<Group> {
         let (stop, other) = Event::pair()?;
         let member = Member { place: Arc::clone(self), descriptor: pool.descriptor()?, stop: other };
-        let thread = std::thread::Builder::new().name("fbufs group".into());
-        let thread = thread.spawn(move || member.run(role)).map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
-            genie_sys::Error::new("clone", "the thread of a group", errno)
-                .with_remedy("raise the limit on threads: `ulimit -u`, or pids.max of the cgroup")
+        let thread = spawn("fbufs group", move || member.run(role)).map_err(|error| {
+            error.with_remedy("raise the limit on threads: `ulimit -u`, or pids.max of the cgroup")
         })?;
         let socket = self.socket.clone();
         Ok(Group { pool, socket, stop, thread: Some(thread), maker: Maker::this_process() })

@@ -6,11 +6,11 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
+use genie_sys::thread::{Thread, spawn};
 use genie_sys::userfault::Wait;
 
 use crate::Result;
@@ -24,35 +24,25 @@ const RETRY: Duration = Duration::from_millis(10);
 pub(crate) struct Handler {
     maker: Maker,
     stop: Arc<Event>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 impl Handler {
     pub(crate) fn start(core: &Arc<Core>) -> Result<Self> {
         let stop = Arc::new(Event::new()?);
         let (core, signal) = (Arc::clone(core), Arc::clone(&stop));
-        let thread = std::thread::Builder::new()
-            .name("genie-faults".into())
-            .spawn(move || serve(&core, &signal))
-            .map_err(|error| {
-                let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
-                genie_sys::Error::new("clone", "the fault thread", errno)
-            })?;
+        let thread = spawn("genie-faults", move || serve(&core, &signal))?;
         Ok(Self { maker: Maker::this_process(), stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Handler {
     fn drop(&mut self) {
-        if !self.maker.is_this_process() {
-            // A child shares the signal with its parent, and the thread exists in the parent alone.
-            return std::mem::forget(self.thread.take());
-        }
-        // Signalling fails only for a descriptor that is closed; then the thread has ended.
-        let _ = self.stop.signal();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the handler has been reported by the panic hook; there is nobody to hand it to.
-            let _ = thread.join();
+        // A child shares the signal with its parent, and the thread exists in the parent alone.
+        if self.maker.is_this_process() {
+            // Signalling fails only for a descriptor that is closed; then the thread has ended.
+            let _ = self.stop.signal();
+            self.thread.take().into_iter().for_each(Thread::join);
         }
     }
 }

@@ -10,7 +10,9 @@
 //! by the system call itself has none of this: it is to exec or exit, and to use no handle. Where zeros can't be mapped
 //! since addresses are limited (`ulimit -v`), a touch is SIGSEGV; where the reason is that memory may not be overcommitted,
 //! only a store is SIGSEGV. Where another library's handler for children comes before this one and maps memory, it may get
-//! addresses of an arena, and its memory is lost.
+//! addresses of an arena, and its memory is lost. A child that is forked while another thread of a Rust program starts or ends may wait
+//! for ever where it starts a thread of the standard library's, ends such a thread, or calls `std::process::exit`; Genie's own threads
+//! start there (`thread.rs`).
 #![allow(
     unsafe_code,
     reason = "registers a handler with fork, which maps zeros only at addresses of arenas, whose memory a child must not have"

@@ -34,6 +34,7 @@ pub mod record_lock;
 pub mod shared;
 pub mod socket;
 pub mod span;
+pub mod thread;
 pub mod unshared;
 pub mod userfault;
 pub mod view;

@@ -28,6 +28,11 @@ pub use raw::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(interleaved))]
 pub use std::thread;
 
+#[cfg(not(interleaved))]
+pub use crate::thread::{Thread, spawn};
+#[cfg(interleaved)]
+pub use thread::{Thread, spawn};
+
 /// What the standard library and shuttle both have.
 #[allow(unreachable_pub, reason = "`lock` exports the guards")]
 mod raw {
@@ -39,23 +44,32 @@ mod raw {
     pub use std::sync::atomic::*;
 }
 
-/// Starts a thread.
-///
-/// # Errors
-/// The kernel allows no more of them.
-pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> crate::Result<thread::JoinHandle<()>> {
-    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|error| {
-        let errno = crate::Errno::from_io_error(&error).unwrap_or(crate::Errno::AGAIN);
-        crate::Error::new("clone", format!("the thread {name}"), errno)
-    })
-}
-
 /// Threads of shuttle's. A thread that sleeps waits for other threads, and so lets them go on.
 #[cfg(interleaved)]
 pub mod thread {
     pub use std::thread::panicking;
 
-    pub use shuttle::thread::{Builder, JoinHandle, current};
+    /// As `genie_sys::thread::Thread`.
+    #[derive(Debug)]
+    pub struct Thread(shuttle::thread::JoinHandle<()>);
+
+    /// As `genie_sys::thread::spawn`.
+    pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> crate::Result<Thread> {
+        let builder = shuttle::thread::Builder::new().name(name.to_owned());
+        Ok(Thread(builder.spawn(run).expect("shuttle's threads")))
+    }
+
+    impl Thread {
+        /// Whether this is the thread that asks.
+        pub fn is_current(&self) -> bool {
+            self.0.thread().id() == shuttle::thread::current().id()
+        }
+
+        /// Waits until the thread has ended.
+        pub fn join(self) {
+            let _ = self.0.join();
+        }
+    }
 
     /// Lets other threads go on.
     pub fn sleep(_: std::time::Duration) {

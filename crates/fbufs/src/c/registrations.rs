@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 
 use genie_sys::event::Event;
 use genie_sys::lock::Mutex;
 use genie_sys::poll::Poller;
 use genie_sys::process::Pid;
+use genie_sys::thread::Thread;
 
 use crate::c::failure::{Failure, call};
 use crate::c::messages::mblk_t;
@@ -31,7 +31,7 @@ struct Registration {
     pool: Pool,
     callback: Callback,
     stop: Event,
-    thread: JoinHandle<()>,
+    thread: Thread,
 }
 
 thread_local! {
@@ -143,9 +143,7 @@ impl Registrations {
         };
         // Locked, so that a callback that deregisters finds the registration.
         let mut all = self.0.lock();
-        let thread = std::thread::Builder::new().name("fbufs exit".into()).spawn(watch);
-        let thread =
-            thread.map_err(|error| Failure::new(libc::EAGAIN, format!("there is no thread: {error}")))?;
+        let thread = genie_sys::thread::spawn("fbufs exit", watch)?;
         all.insert(handle, Registration { pool, callback, stop, thread });
         Ok(std::ptr::without_provenance_mut(handle))
     }
@@ -160,7 +158,7 @@ impl Registrations {
         drop(all);
         let Some(Registration { stop, thread, .. }) = registration else { return Ok(()) };
         if stop.signal().is_ok() && !IS_CALLER.get() {
-            let _ = thread.join();
+            thread.join();
         }
         Ok(())
     }

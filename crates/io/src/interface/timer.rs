@@ -14,14 +14,14 @@ use genie_sys::fork::Maker;
 
 use crate::deadline::deadline_after;
 use crate::exchange::{Alarm, Alarms, Exchange};
-use crate::primitive::{Condvar, Mutex, spawn, thread};
+use crate::primitive::{Condvar, Mutex, Thread, spawn};
 use crate::{Error, RequestId, ServerHandle};
 
 #[derive(Debug)]
 pub(crate) struct Timer {
     maker: Maker,
     shared: Arc<Shared>,
-    thread: Mutex<Option<thread::JoinHandle<()>>>,
+    thread: Mutex<Option<Thread>>,
 }
 
 #[derive(Debug, Default)]
@@ -95,18 +95,15 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        let thread = self.thread.get_mut().take();
         if !self.maker.is_this_process() {
             // The thread exists in the parent alone, and may have held the lock.
-            return std::mem::forget(thread);
+            return;
         }
+        let thread = self.thread.get_mut().take();
         self.shared.queue.lock().stopped = true;
         self.shared.changed.notify_all();
         // The thread may be the one that drops the interface, when the last request to time out held it.
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            // A panic of the thread has been reported by the panic hook.
-            let _ = thread.join();
-        }
+        thread.into_iter().filter(|thread| !thread.is_current()).for_each(Thread::join);
         // A deadline holds its request's server; the server's channel may hold the request, and so the request's alarm.
         // Since alarms take the lock, the deadlines are dropped without it.
         let left = std::mem::take(&mut self.shared.queue.lock().deadlines);
