@@ -173,9 +173,9 @@ impl Completer for Ring {
         }
         drop(left);
         if count > 0 {
-            let thread = std::thread::current();
-            reapers.insert(thread.id());
-            lock(&self.0.reaped).push(thread.name().unwrap_or_default().to_owned());
+            reapers.insert(std::thread::current().id());
+            let name = std::fs::read_to_string("/proc/thread-self/comm").expect("a thread's name");
+            lock(&self.0.reaped).push(name.trim_end().to_owned());
         }
         done.into_iter().for_each(|request| request.reply(Ok(())));
         count
