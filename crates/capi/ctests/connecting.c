@@ -8,16 +8,17 @@
 
 static const struct io_service_mapping services[] = {{.name = "nothing", .flags = 0}};
 
-/* Serves until it is killed; tells the parent when it can be connected to. */
-static pid_t serve(int *is_ready) {
-    int ready[2];
-    CHECK(pipe(ready) == 0);
+/* Serves until it is killed; tells the parent when it can be connected to, and takes no request before it is told to. */
+static pid_t serve(int *is_ready, int *go_on) {
+    int ready[2], told[2];
+    CHECK(pipe(ready) == 0 && pipe(told) == 0);
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         io_server_t server;
         OK(io_server_register("one", 1, services, 0, &server));
-        CHECK(write(ready[1], "", 1) == 1);
+        char byte;
+        CHECK(write(ready[1], "", 1) == 1 && read(told[0], &byte, 1) == 1);
         struct io_message message;
         while (io_server(server, NULL, &message, 1) == 0) {
             struct io_reply_message reply = {.request = message.request};
@@ -27,6 +28,7 @@ static pid_t serve(int *is_ready) {
         _exit(1);
     }
     *is_ready = ready[0];
+    *go_on = told[1];
     return child;
 }
 
@@ -50,13 +52,17 @@ static void crowd(void) {
 int main(void) {
     char directory[] = "/tmp/genie-c-XXXXXX", command[100], byte;
     CHECK(mkdtemp(directory) && setenv("GENIE_RUNTIME_DIR", directory, 1) == 0);
-    int is_ready;
-    pid_t child = serve(&is_ready); /* first: it forks */
+    int is_ready, go_on;
+    pid_t child = serve(&is_ready, &go_on); /* first: it forks */
     CHECK(read(is_ready, &byte, 1) == 1);
     io_server_t server;
 
-    OK(io_connect(0, "one", 0, &server));
-    OK(io_disconnect(server));
+    /* Clients come and go while no thread of the server's is in io_server. */
+    for (int i = 0; i < 3; i++) {
+        OK(io_connect(0, "one", 0, &server));
+        OK(io_disconnect(server));
+    }
+    CHECK(write(go_on, "", 1) == 1);
     FAILS(ENOENT, io_connect(0, "two", 0, &server));
     FAILS(EINVAL, io_connect(0, "no/name", 0, &server));
     if (!is_brief()) /* valgrind has too few addresses for so many */

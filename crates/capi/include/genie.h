@@ -696,8 +696,8 @@ int io_server_unregister(io_server_t server);
 
 // Replies to a request, and brings the server's next message (thesis §7.2). First out_msg is sent, if it is not NULL. Then the next
 // message is stored in in_msg, if that is not NULL. If there is none, the call waits for one if blocking is not 0, and says
-// IO_NO_MESSAGE otherwise. A signal does not end the wait. Clients in other processes are attended to by this call alone: a program that does something else for long
-// keeps them waiting. Several threads may call it at the same time.
+// IO_NO_MESSAGE otherwise. A signal does not end the wait. Requests of clients in other processes are taken by this call alone: while a
+// program does something else, they wait. Clients connect and leave meanwhile. Several threads may call it at the same time.
 //
 // A request that came may be replied to at once or later, in any order, by any thread; until then its buffers are the server's. A
 // server that wants to make requests of its own calls io_request.

@@ -1,7 +1,8 @@
 //! The servers of this program: their queues of messages, and the requests that they hold.
 //!
-//! How: requests of all clients go into one queue, in whatever thread they come. Clients in other processes are attended to by the
-//! thread that is in io_server; if there are several, by one of them, while the others wait for the queue.
+//! How: requests of all clients go into one queue, in whatever thread they come. Those of clients in other processes are taken off their
+//! rings by the thread that is in io_server; if there are several, by one of them, while the others wait for the queue. A thread of
+//! Genie's lets these clients in, and notices when they go.
 //! Invariants: a request that io_server has brought is held until it is replied to, and so is the memory of its buffers.
 //! Source: thesis §7.2.
 
@@ -39,7 +40,7 @@ pub(crate) struct Registered {
     queue: Mutex<Queue>,
     changed: Condvar,
     is_over: AtomicBool,
-    /// The thread that attends to other processes may be asleep, or the program waits by descriptor.
+    /// The thread that takes requests of other processes may be asleep, or the program waits by descriptor.
     is_asleep: AtomicBool,
     event: Event,
     poller: Poller,
@@ -66,7 +67,7 @@ pub(crate) enum Arrived {
     Replies,
 }
 
-/// How long a thread sleeps before it looks whether another one has stopped attending to other processes.
+/// How long a thread sleeps before it looks whether another one has stopped taking requests of other processes.
 const LONGEST: Duration = Duration::from_millis(100);
 
 /// What Genie calls: it only puts messages into the queue.
@@ -213,19 +214,17 @@ impl Registered {
         }
     }
 
-    /// Attends to clients in other processes until there is a message; if there is none, sleeps once, if the caller waits.
+    /// Takes requests of clients in other processes until there is a message; if there is none, sleeps once, if the caller waits.
     fn attend(&self, driven: Option<&mut Driven>, waits: bool) -> Result<Option<Arrived>, Failure> {
         let mut driven = driven;
-        let mut serve = || {
-            if let Some(driven) = driven.as_deref_mut() {
-                driven.serve();
-            }
-            self.pop()
-        };
         let since = Instant::now();
         loop {
-            if let Some(message) = serve() {
-                return Ok(Some(message));
+            if let Some(driven) = driven.as_deref_mut() {
+                driven.attend(Duration::ZERO)?;
+            }
+            let message = self.pop();
+            if message.is_some() {
+                return Ok(message);
             }
             if self.has_replies() {
                 return Ok(Some(Arrived::Replies));

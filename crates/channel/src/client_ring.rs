@@ -119,7 +119,7 @@ impl ClientRing {
 
     /// Whether there is a record to be served.
     pub(super) fn is_ready(&mut self) -> bool {
-        self.consumer.is_ready() && !self.is_held()
+        self.consumer.is_ready() && !self.is_held() && !self.session.is_gone()
     }
 
     /// Whether the client asks for something that its worker has not done.
@@ -129,7 +129,7 @@ impl ClientRing {
 
     /// Makes the next record ring the bell; returns false when there is a record to be served.
     pub(super) fn arm(&mut self, mode: Mode) -> bool {
-        self.consumer.arm(mode) || self.is_held()
+        self.consumer.arm(mode) || self.is_held() || self.session.is_gone()
     }
 
     pub(super) fn end(&self, shared: &Shared, wrong: String) {

@@ -2,6 +2,7 @@
 //!
 //! How: one poller for the listening socket and all control sockets. A connection has a few seconds to say hello; then it
 //! becomes a session with rings, a mirror and a pool. When the client hangs up or breaks the rules, its requests are evicted.
+//! For a program that drives the server, and may be elsewhere, this thread also catches up with who has come and gone.
 //! Trust: nothing that a peer does makes this thread wait for it.
 //! Limits: as many connections as [`ServeOptions::clients`](super::ServeOptions::clients) says.
 
@@ -54,11 +55,9 @@ const NO_ROOM: &str =
 
 const LISTENER: u64 = 0;
 const ATTENTION: u64 = 1;
-/// The token of all rings, in a server that waits by descriptor.
-pub(super) const RING: u64 = 2;
 /// The token of the descriptor of the server's completer.
-const COMPLETER: u64 = 3;
-const FIRST: u64 = 4;
+const COMPLETER: u64 = 2;
+const FIRST: u64 = 3;
 
 /// The control thread's state.
 pub(super) struct Control {
@@ -69,7 +68,9 @@ pub(super) struct Control {
     handshakes: Handshakes,
     channels: HashMap<u64, ClientChannel>,
     relief: Relief,
-    /// A duplicate of the descriptor of the server's completer: the completer may close its own.
+    /// What a program waits by that drives the server.
+    driven: Option<Arc<Poller>>,
+    /// What the poller waits for on behalf of the server's completer, unless the program does.
     _bell: Option<OwnedFd>,
     /// After what time this thread looks again whether the completer has something, if it does.
     look_in: Option<Duration>,
@@ -94,11 +95,17 @@ impl Drop for Control {
         for token in self.channels.keys().copied().collect::<Vec<_>>() {
             self.end(token, Ending::new(Reason::Closing, "the server was stopped"));
         }
+        self.catch_up();
     }
 }
 
 impl Control {
-    pub(super) fn new(shared: &Arc<Shared>, claim: &Arc<Claim>) -> Result<Self, Error> {
+    /// `driven` is what a program waits by that drives the server.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        claim: &Arc<Claim>,
+        driven: Option<Arc<Poller>>,
+    ) -> Result<Self, Error> {
         let poller = Poller::new()?;
         poller.add(claim.listener(), LISTENER)?;
         poller.add(&*shared.attention, ATTENTION)?;
@@ -107,9 +114,10 @@ impl Control {
             // If this fails, the control thread looks by itself after a while.
             preferences.watch(move || attention.upgrade().map(|event| event.signal()).is_some());
         }
-        let bell = shared.server.descriptor().and_then(|bell| bell.try_clone_to_owned().ok());
-        let bell = bell.filter(|bell| poller.add_edges(bell, COMPLETER).is_ok());
-        shared.has_bell.store(bell.is_some(), Ordering::Relaxed);
+        let bell = match driven {
+            None => shared.watch_completer(&poller, COMPLETER),
+            Some(_) => None,
+        };
         if shared.is_inherited() {
             // The server's code has forked.
             return Err(Error::Inherited);
@@ -122,6 +130,7 @@ impl Control {
             handshakes: Handshakes::default(),
             channels: HashMap::new(),
             relief: Relief::new(shared.options.attending(), shared.posts.len()),
+            driven,
             _bell: bell,
             look_in: None,
             changes: shared.server.changes(),
@@ -138,7 +147,7 @@ impl Control {
     }
 
     /// Waits at most `timeout` for connections and messages, and answers them.
-    pub(super) fn attend(&mut self, timeout: Duration) {
+    fn attend(&mut self, timeout: Duration) {
         if self.look_in.is_some() {
             self.collect();
             if self.is_inherited() {
@@ -162,7 +171,6 @@ impl Control {
                     // If clearing fails, the thread only looks once more.
                     let _ = self.shared.attention.clear();
                 }
-                RING => {}
                 COMPLETER => self.collect(),
                 token if self.handshakes.get(token).is_some() => self.hear_newcomer(token, &mut bytes),
                 token => self.hear(token, &mut bytes),
@@ -176,6 +184,18 @@ impl Control {
         self.dismiss();
         if self.relief.look(&self.shared, &mut self.channels) {
             self.collect();
+        }
+        self.catch_up();
+    }
+
+    /// Catches up with what has changed for a program that drives the server, and is elsewhere.
+    fn catch_up(&self) {
+        let Some(poller) = &self.driven else { return };
+        for post in &self.shared.posts {
+            // The server's code, which is told of clients that have left, may have forked.
+            if !self.is_inherited() {
+                post.catch_up_for(poller);
+            }
         }
     }
 
@@ -191,23 +211,9 @@ impl Control {
         };
     }
 
-    /// Whether the completer had something when this thread looked last, and may have more, of which its descriptor does not tell.
-    pub(super) fn may_have_more(&self) -> bool {
-        self.look_in == Some(Duration::ZERO)
-    }
-
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
     /// Whether this process is a child, made by fork, of the one that serves.
-    pub(super) fn is_inherited(&self) -> bool {
+    fn is_inherited(&self) -> bool {
         self.shared.is_inherited()
-    }
-
-    /// What becomes readable when a client or a new connection says something.
-    pub(super) fn poller(&self) -> &Poller {
-        &self.poller
     }
 
     fn accept(&mut self, bytes: &mut [u8]) {

@@ -24,6 +24,7 @@ mod connect;
 mod control;
 mod counts;
 pub mod directory;
+mod driven;
 mod evictions;
 mod growth;
 mod handshakes;
@@ -57,11 +58,12 @@ mod worker;
 
 pub use connect::{Connect, ConnectOptions};
 pub use counts::Counts;
+pub use driven::Driven;
 pub use genie_io::carrier::is_control;
 pub use genie_ring::Layout;
 pub use listener::Listener;
 pub use options::ServeOptions;
-pub use serving::{Driven, Running, Serving, Stopper};
+pub use serving::{Running, Serving, Stopper};
 pub use wire::control::{ClientCounts, ClientStatus, Limits, Status, Traffic};
 
 use std::time::{Duration, Instant};

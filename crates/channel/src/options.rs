@@ -57,7 +57,7 @@ pub struct ServeOptions {
     /// How many of one client's requests [`Server::request`](genie_io::Server::request) is called with at the same time (1), and
     /// how many threads wait for requests. With 1, each client's requests are served one after the other, in their order; with
     /// more, they may overtake each other, and a client's requests are served at the same time if they take 0.1 ms or more.
-    /// Never more than 64.
+    /// Never more than 64. Where the program [drives](super::Serving::drive) the server, its thread takes all requests, in their order.
     pub threads: usize,
     /// How many threads may be in [`Server::request`](genie_io::Server::request) at the same time (16), for all clients together.
     /// When a call takes longer than a few milliseconds, the thread's other clients are given to another thread, which is started

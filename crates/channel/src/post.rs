@@ -2,15 +2,24 @@
 //!
 //! How: a worker holds the lock of its post's clients except while it is in the server's code. When that takes long, the
 //! control thread takes the clients away and gives them to another worker.
+//! Where a program drives the server, its thread is the worker, and holds the lock in the server's code, too. While the program is
+//! elsewhere, the control thread takes what has arrived, and drops what has left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use genie_ring::Consumer;
+use genie_sys::event::Event;
+use genie_sys::poll::Poller;
 
 use super::client_ring::ClientRing;
 use super::evictions::Departure;
 use super::session::Session;
 use super::wire::record::Slot;
 use crate::primitive::{AtomicBool, Mutex};
+
+/// The token of all rings, of which a poller need not tell one from another.
+const RING: u64 = 0;
 
 /// Where one worker attends to clients.
 #[derive(Debug, Default)]
@@ -29,6 +38,8 @@ pub(super) struct Post {
     pub(super) is_asleep: AtomicBool,
     /// A request waits until another worker comes back.
     pub(super) is_held_up: AtomicBool,
+    /// Signalled at the next change, for a program that drives the server and waits by a descriptor.
+    bell: Mutex<Option<Arc<Event>>>,
 }
 
 /// The clients that a worker attends to.
@@ -66,15 +77,57 @@ impl Post {
         self.changes.fetch_add(1, Ordering::Release);
         // The word is mapped, so waking can't fail.
         let _ = genie_sys::futex::wake(&self.changes, 1);
+        // Partner: `arm`.
+        if let Some(bell) = self.bell.lock().take() {
+            // If this fails, the program looks when its time is over.
+            let _ = bell.signal();
+        }
     }
 
-    /// The clients that have arrived, if there was any change since the last call.
-    pub(super) fn changed(&self) -> Option<Vec<ClientRing>> {
+    /// Has the next change signal this. The caller looks whether there was one after that.
+    pub(super) fn arm(&self, bell: &Arc<Event>) {
+        *self.bell.lock() = Some(Arc::clone(bell));
+    }
+
+    /// Ends that.
+    pub(super) fn disarm(&self) {
+        *self.bell.lock() = None;
+    }
+
+    /// Whether there was a change that nobody has caught up with.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changes.load(Ordering::Acquire) != self.seen.load(Ordering::Relaxed)
+    }
+
+    /// Catches up with changes: takes the clients that have come, and lets go of withdrawn arenas. Calls `change` with the ring of each
+    /// client that has come (true) or gone (false). Returns the clients that have gone; when they are dropped, the server may be told
+    /// that they have left.
+    pub(super) fn catch_up(
+        &self,
+        attended: &mut Attended,
+        mut change: impl FnMut(&Consumer, bool),
+    ) -> Vec<ClientRing> {
         let changes = self.changes.load(Ordering::Acquire);
-        (changes != self.seen.load(Ordering::Relaxed)).then(|| {
-            self.seen.store(changes, Ordering::Relaxed);
-            std::mem::take(&mut *self.arrivals.lock())
-        })
+        if self.seen.swap(changes, Ordering::Relaxed) == changes {
+            return Vec::new();
+        }
+        let new = std::mem::take(&mut *self.arrivals.lock());
+        new.iter().for_each(|ring| change(&ring.consumer, true));
+        attended.rings.extend(new);
+        let gone: Vec<_> = attended.rings.extract_if(.., |ring| ring.session.is_gone()).collect();
+        gone.iter().for_each(|ring| change(&ring.consumer, false));
+        attended.rings.iter_mut().for_each(|ring| ring.session.arenas.look(&mut ring.view));
+        gone
+    }
+
+    /// Catches up for a program that waits by this poller, if there was a change, and no thread is at it.
+    pub(super) fn catch_up_for(&self, poller: &Poller) {
+        if self.has_changed() {
+            let free = self.attended.try_lock();
+            let gone = free.map(|mut attended| self.catch_up(&mut attended, watch_by(poller)));
+            // Without the lock: the server's code may wait for a thread that waits for the lock.
+            drop(gone);
+        }
     }
 
     /// Takes all clients, those that have not been taken yet among them.
@@ -127,5 +180,14 @@ impl Post {
         rings.rotate_left(index + 1);
         rings.append(&mut arrivals);
         Some((to, rings))
+    }
+}
+
+/// Has a poller tell of the rings of clients that come, and no more of those that go.
+pub(super) fn watch_by(poller: &Poller) -> impl FnMut(&Consumer, bool) {
+    move |ring, is_new| {
+        // If a ring can't be watched, each call of `Driven::attend` looks at it all the same.
+        // By edges: a client that hangs its bell up is told of once, and could otherwise keep the program awake.
+        let _ = if is_new { poller.add_edges(ring, RING) } else { poller.remove(ring) };
     }
 }

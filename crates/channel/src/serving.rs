@@ -1,16 +1,15 @@
 //! Serving: a server that clients can reach, from its start to its end.
 //!
-//! How: a server runs in threads of its own, or of the program's: the control thread, which attends to clients, and workers,
-//! which take requests. Or the program drives it from an event loop.
+//! How: a thread of the server's own, the control thread, attends to clients. Workers, which take requests, are threads of its own,
+//! or one of them is the thread that calls [`Serving::run`]. Or the program drives the server (`driven.rs`), and there are no workers.
 
-use std::ops::BitAnd;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use genie_io::Error;
+use genie_sys::poll::Poller;
 
 use super::directory::Claim;
+use super::driven::Driven;
 use super::shared::Shared;
 use super::wire::control::{Status, Traffic};
 use super::worker::Worker;
@@ -102,90 +101,38 @@ impl Serving {
         let Self { shared, claim } = self;
         start(&shared, claim, 0)
     }
-}
 
-/// A server that the program drives itself, from an event loop of its own: it has no threads.
-#[derive(Debug)]
-pub struct Driven {
-    control: control::Control,
-    workers: Vec<Worker>,
-    /// Keeps the name claimed.
-    _claim: Arc<Claim>,
-}
-
-impl Serving {
-    /// Serves whenever the program calls [`Driven::serve`].
+    /// Serves requests in the program's thread, whenever that calls [`Driven::attend`]. From now on a thread of the server's own lets
+    /// clients in, answers what they ask about the server, and notices when they go.
     ///
     /// # Errors
-    /// The limit on descriptors; [`Error::Inherited`] in a child made by fork.
+    /// No thread can be started, or the limit on descriptors; [`Error::Inherited`] in a child made by fork.
     pub fn drive(self) -> Result<Driven, Error> {
         let Self { shared, claim } = self;
-        if shared.is_inherited() {
-            return Err(Error::Inherited);
-        }
-        let control = control::Control::new(&shared, &claim)?;
-        let workers = (0..shared.options.attending()).map(|index| Worker::new(&shared, index)).collect();
-        Ok(Driven { control, workers, _claim: claim })
-    }
-}
-
-impl Driven {
-    /// Serves the requests and clients that are there, without waiting; returns whether there was anything to serve.
-    pub fn serve(&mut self) -> bool {
-        if self.control.is_inherited() {
-            return false;
-        }
-        self.workers.iter().for_each(|worker| worker.post().attended.lock().disarm());
-        let mut served = self.control.shared().collect();
-        if self.control.is_inherited() {
-            return false;
-        }
-        self.control.attend(Duration::ZERO);
-        served |= self.control.may_have_more();
-        let poller = self.control.poller();
-        for worker in &self.workers {
-            // If a ring can't be watched, each call of `serve` looks at it all the same.
-            let attended = worker.post().attended.lock();
-            let round = worker.serve(attended, |consumer, is_new| {
-                let _ = if is_new { poller.add(consumer, control::RING) } else { poller.remove(consumer) };
-            });
-            served |= round.is_some_and(|(_, served)| served);
-        }
-        served
-    }
-
-    /// Prepares for waiting by the descriptor; returns false when there is something to serve already. If the server has a completer
-    /// without a descriptor that can be waited for, it returns false as long as a client has a request pending.
-    pub fn arm(&mut self) -> bool {
-        if self.control.is_inherited() {
-            return true;
-        }
-        let is_silent = self.control.shared().arm_bell().is_none();
-        if self.control.is_inherited() {
-            return true;
-        }
-        let arm =
-            |worker: &Worker| worker.arm(&mut worker.post().attended.lock(), genie_ring::Mode::Descriptor);
-        let armed = self.workers.iter().map(arm);
-        armed.fold(is_silent, BitAnd::bitand)
-    }
-
-    /// The descriptor to wait for: after [`Driven::arm`] it is readable when there is something for [`Driven::serve`] to do.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.control.poller().as_fd()
+        Driven::new(shared, claim)
     }
 }
 
 /// Starts the control thread, and the workers from `first` on.
 fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Running, Error> {
+    shared.relieve();
+    let running = start_control(shared, claim, None)?;
+    (first..shared.options.attending()).try_for_each(|index| Worker::start(shared, index))?;
+    Ok(running)
+}
+
+/// Starts the control thread. `driven` is what a program waits by that drives the server.
+pub(super) fn start_control(
+    shared: &Arc<Shared>,
+    claim: Arc<Claim>,
+    driven: Option<Arc<Poller>>,
+) -> Result<Running, Error> {
     if shared.is_inherited() {
         return Err(Error::Inherited);
     }
     let running = Running { stopper: Stopper(Arc::clone(shared)) };
-    shared.relieve();
-    let control = control::Control::new(shared, &claim)?;
+    let control = control::Control::new(shared, &claim, driven)?;
     shared.start_thread("genie-control", move || control.run())?;
-    (first..shared.options.attending()).try_for_each(|index| Worker::start(shared, index))?;
     Ok(running)
 }
 
@@ -254,7 +201,7 @@ impl Stopper {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::directory::Directory;

@@ -1,5 +1,6 @@
 //! What the threads of a server share: its code, its clients, and who attends to them.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use genie_io::Error;
 use genie_io::carrier::Code;
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
+use genie_sys::poll::Poller;
 
 use super::evictions::Evictions;
 use super::options::{MOST_THREADS, ServeOptions};
@@ -48,7 +50,7 @@ pub(super) struct Shared {
     /// What clients are lent now, and what is kept of their outputs.
     pub(super) spent: Arc<AtomicUsize>,
     pub(super) has_stopped: AtomicBool,
-    /// The server's completer can be armed, and its descriptor then wakes the control thread.
+    /// The server's completer can be armed, and its descriptor then wakes the control thread, or the program that drives the server.
     pub(super) has_bell: AtomicBool,
     /// How many workers sleep that would otherwise look at the server's completer.
     pub(super) sleepers: AtomicUsize,
@@ -174,7 +176,16 @@ impl Shared {
         self.server.collect() > 0
     }
 
-    /// Has what the server's completer has next wake the control thread. Returns none if it will, and else after what time a thread has
+    /// Has this poller tell when the server's completer may have something. Returns what it waits for: a duplicate of the completer's
+    /// descriptor, since the completer may close its own. The server's code may have forked.
+    pub(super) fn watch_completer(&self, poller: &Poller, token: u64) -> Option<OwnedFd> {
+        let bell = self.server.descriptor().and_then(|bell| bell.try_clone_to_owned().ok());
+        let bell = bell.filter(|bell| poller.add_edges(bell, token).is_ok());
+        self.has_bell.store(bell.is_some(), Ordering::Relaxed);
+        bell
+    }
+
+    /// Has what the server's completer has next ring for who watches it. Returns none if it will, and else after what time a thread has
     /// to look: at once, if there was something. The server's code may have forked.
     pub(super) fn arm_bell(&self) -> Option<Duration> {
         let arm = || {

@@ -119,19 +119,15 @@ impl Worker {
     pub(super) fn serve<'p>(
         &'p self,
         mut attended: MutexGuard<'p, Attended>,
-        mut change: impl FnMut(&Consumer, bool),
+        change: impl FnMut(&Consumer, bool),
     ) -> Option<(MutexGuard<'p, Attended>, bool)> {
         if self.shared.is_inherited() {
             return None;
         }
-        if let Some(new) = self.post().changed() {
-            new.iter().for_each(|ring| change(&ring.consumer, true));
-            attended.rings.extend(new);
-            for ring in attended.rings.extract_if(.., |ring| ring.session.is_gone()) {
-                change(&ring.consumer, false);
-            }
-            // This lets go of withdrawn arenas.
-            attended.rings.iter_mut().for_each(|ring| ring.session.arenas.look(&mut ring.view));
+        drop(self.post().catch_up(&mut attended, change));
+        // The server's code, which is told of clients that have left, may have forked.
+        if self.shared.is_inherited() {
+            return None;
         }
         let (mut served, mut index) = (false, 0);
         while index < attended.rings.len() {
@@ -318,7 +314,7 @@ impl Attended {
     }
 
     /// Whether there is something to serve.
-    fn is_ready(&mut self, shared: &Shared) -> bool {
+    pub(super) fn is_ready(&mut self, shared: &Shared) -> bool {
         self.rings.iter_mut().any(ClientRing::is_ready) || self.may_call_waiting(shared)
     }
 

@@ -2,6 +2,7 @@
 //! with many clients, servers and threads, and with rings that are too small. Client and server share this process here;
 //! their records go the same way as between processes.
 
+mod attending;
 mod batches;
 mod blocking;
 mod claims;

@@ -46,6 +46,7 @@
 //! - A client whose server may be restarted holds a [`Reconnecting`].
 //! - [`memory`] is a test server: it keeps what it is sent in memory, so that a client can be tried before there is a server.
 //! - Programs need nothing of [`mechanism`], unless they choose their memory themselves, or measure.
+//! - A server whose requests are to be served in a thread of the program's is a [`channel::Driven`].
 //! - A client's event loop waits for [`Interface::descriptor`], a server's event loop for [`channel::Driven::descriptor`].
 
 #[cfg(feature = "tokio")]

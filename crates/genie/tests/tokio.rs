@@ -448,15 +448,13 @@ async fn a_task_that_waits_has_its_server_told_of_a_batch_that_goes_on() {
     let memory = memory::Memory::customized();
     let serving = Listener::bind_in(&stage.directory, "driven", memory, ServeOptions::default());
     let mut driven = serving.unwrap().drive().unwrap();
-    let server = std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| stage.connect("driven"));
-        while !connecting.is_finished() {
-            driven.serve();
-        }
-        connecting.join().unwrap()
-    });
+    let server = stage.connect("driven");
+    // From now on the server knows the client.
+    let known = stage.genie().request(&server, memory::NULL).submit().unwrap();
+    assert!(driven.attend(Duration::MAX).unwrap());
+    known.sync().unwrap();
     while !driven.arm() {
-        driven.serve();
+        driven.attend(Duration::ZERO).expect("a server");
     }
     let mut batch = stage.genie().batch();
     let request = stage.genie().request(&server, memory::NULL).batched(&mut batch);
@@ -464,7 +462,7 @@ async fn a_task_that_waits_has_its_server_told_of_a_batch_that_goes_on() {
     assert!(!readable(driven.descriptor(), Some(Duration::ZERO)).unwrap(), "the batch goes on");
     timeout(Duration::ZERO, stage.client.replied(&pending)).await.unwrap_err();
     assert!(readable(driven.descriptor(), Some(Duration::ZERO)).unwrap());
-    while driven.serve() {}
+    while driven.attend(Duration::ZERO).expect("a server") {}
     timeout(FOR_EVER, stage.client.replied(&pending)).await.unwrap().unwrap();
     pending.sync().unwrap();
 }

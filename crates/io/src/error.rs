@@ -261,6 +261,12 @@ pub enum Error {
         /// Whether the server may have done what was asked. If not, the request was never sent.
         asked: bool,
     },
+    /// A server of this process was stopped, and serves no more.
+    #[error("server {server} was stopped in this process; to serve on, claim its name again")]
+    Stopped {
+        /// The server's name.
+        server: String,
+    },
     /// Too many servers of this process, one after the other, have forwarded parts of a request: no part is forwarded
     /// further.
     #[error(

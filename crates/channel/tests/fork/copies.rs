@@ -69,19 +69,22 @@ fn a_childs_copy_of_a_driven_server_tells_no_server_that_its_clients_have_left()
     let serving = Listener::bind_in(&directory, "server", kept.clone(), ServeOptions::default());
     let mut driven = serving.and_then(Serving::drive).expect("a server");
     let interface = interface();
-    let server = std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| connect(&interface, &directory));
-        while !connecting.is_finished() {
-            driven.serve();
-        }
-        connecting.join().expect("no panic").expect("a connection")
-    });
+    let server = connect(&interface, &directory).expect("a connection");
+    // From now on the server knows the client.
+    let pending = interface.request(&server, NULL).submit().expect("a request");
+    assert!(driven.attend(PATIENCE).expect("a server"));
+    kept.take().reply(Ok(()));
+    pending.sync().expect("a reply");
     in_child(|| {
+        let refused = [driven.attend(Duration::ZERO), driven.attend(Duration::MAX)];
+        if driven.arm() || refused != [Err(Error::Inherited), Err(Error::Inherited)] {
+            return Err(2);
+        }
         drop_copy(&driven);
         if kept.1.load(Ordering::Relaxed) { Err(1) } else { Ok(()) }
     });
     while !driven.arm() {
-        driven.serve();
+        driven.attend(Duration::ZERO).expect("a server");
     }
     let mut batch = interface.batch();
     let pending = interface.request(&server, NULL).batched(&mut batch).submit().expect("a request");
@@ -93,7 +96,7 @@ fn a_childs_copy_of_a_driven_server_tells_no_server_that_its_clients_have_left()
     assert!(!is_woken(), "the batch is the parent's");
     drop(batch);
     assert!(is_woken());
-    while !driven.serve() {
+    while !driven.attend(Duration::ZERO).expect("a server") {
         std::thread::yield_now();
     }
     kept.take().reply(Ok(()));

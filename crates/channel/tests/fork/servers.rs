@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use genie_channel::directory::Directory;
+use genie_channel::{Listener, ServeOptions, Serving};
 use genie_io::{Completer, Error, Incoming, Pending, RequestId, Server, ServerHandle, Service, ServiceId};
 use genie_sys::event::Event;
 use genie_sys::lock::Mutex;
@@ -13,7 +14,7 @@ use genie_sys::poll;
 use genie_sys::socket::Socket;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
-use super::{Fixture, PATIENCE, in_child, interface};
+use super::{Fixture, PATIENCE, connect, in_child, interface};
 
 /// A server whose code forks, and returns in both processes.
 #[derive(Clone, Default)]
@@ -166,6 +167,37 @@ fn a_child_that_returns_from_its_servers_code_ends() {
         std::thread::sleep(Duration::from_millis(1));
     }
     fixture.interface.request(&fixture.server, ServiceId(1)).send().expect("the parent serves");
+}
+
+/// The child attended to its parent's clients, or waited for a lock that its parent's control thread had.
+#[test]
+fn a_child_that_returns_from_a_driven_servers_code_is_told() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let forking = Forking::default();
+    let serving = Listener::bind_in(&directory, "server", forking.clone(), ServeOptions::default());
+    let mut driven = serving.and_then(Serving::drive).expect("a server");
+    let interface = interface();
+    let server = connect(&interface, &directory).expect("a connection");
+    let parent = std::process::id();
+    for service in [0, 1, 0, 1] {
+        let pending = interface.request(&server, ServiceId(service)).submit().expect("a request");
+        while !pending.is_replied() {
+            let attended = driven.attend(PATIENCE);
+            if std::process::id() != parent {
+                let is_told =
+                    [attended, driven.attend(PATIENCE)] == [Err(Error::Inherited), Err(Error::Inherited)];
+                drop(driven);
+                // SAFETY: as above.
+                unsafe { libc::_exit(i32::from(!is_told)) };
+            }
+            assert_eq!(attended, Ok(true), "nothing woke it");
+        }
+        pending.sync().expect("the parent's reply");
+        if let Some(child) = forking.0.lock().take() {
+            assert!(ends_well(child), "the child goes on, or has failed");
+        }
+    }
 }
 
 /// A server whose completer forks, and returns in both processes, when it collects or is armed for the first time after it was told.

@@ -257,16 +257,10 @@ fn there_is_room_for(count: usize, len: usize, fits: std::ops::Range<usize>) {
     let rings = Layout { lines: 64, area: 8192 };
     let options = ServeOptions { rings, ..ServeOptions::default() };
     let serving = Listener::bind_in(&directory, "probe", Probe::default(), options).expect("a name");
-    let mut driven = serving.drive().expect("a server");
-    let connecting = thread::spawn(move || {
-        let interface = interface();
-        let probe = interface.connect_with(&directory, "probe", &ConnectOptions::default());
-        (interface, probe.expect("a connection"), scratch)
-    });
-    while !connecting.is_finished() {
-        driven.serve();
-    }
-    let (interface, probe, _scratch) = connecting.join().expect("a client");
+    let _driven = serving.drive().expect("a server");
+    let interface = interface();
+    let probe = interface.connect_with(&directory, "probe", &ConnectOptions::default());
+    let probe = probe.expect("a connection");
     // Nobody takes requests off the ring.
     let bytes = [1; CARRIED];
     let mut pending = Vec::new();

@@ -14,7 +14,6 @@ use genie_io::{
 use genie_memory::{Config, Data, Faults, Granularity, GranuleKind, Mapping, Space};
 use genie_passing::Overlays;
 use genie_sys::lock::Mutex;
-use genie_sys::poll::readable;
 
 use crate::cast::{ConductorLink, Cue, Word};
 use crate::order::{EXCHANGE, GIVE, HEADER, Manner, ORDERED, Order, SERVICES, TAKE};
@@ -210,14 +209,14 @@ pub(crate) fn play(mut link: ConductorLink, is_transient: bool, has_small_rings:
         (options.pending_requests, options.hard_requests) = (32, 40);
         options.threads = 2;
     }
-    // A driven server has no threads but the one that drives it.
     let is_driven = link.script.seed.is_multiple_of(3);
-    let threads = if is_driven { 1 } else { options.threads + 1 };
+    // The control thread, with a poller, and those that take requests. The thread that drives a server has a poller and an event.
+    let (threads, descriptors) = if is_driven { (2, 3) } else { (options.threads + 1, 1) };
     let (listener, private) = claim(&link, options);
     let overlays = Overlays::reserve(&private, 0, POOLED.0, POOLED.1).expect("memory for the pool");
     let leaf = Arc::new(Leaf { kept: Mutex::default(), overlays: Some(overlays), clients: Mutex::default() });
     let serving = listener.serve(Face(Arc::clone(&leaf))).expect("a server");
-    let (base, before_clients) = (Traces::now().serving(threads), checked(&private));
+    let (base, before_clients) = (Traces::now().serving(threads, descriptors), checked(&private));
     let running = Serves::begin(serving, is_driven);
     let mut random = Random::new(link.script.seed);
     link.tell(&Word::Ready);
@@ -272,9 +271,7 @@ impl Serves {
             let is_over = Arc::clone(&is_over);
             move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    if !driven.serve() && driven.arm() {
-                        readable(driven.descriptor(), Some(TURN)).expect("a descriptor");
-                    }
+                    driven.attend(TURN).expect("a server");
                 }
             }
         };

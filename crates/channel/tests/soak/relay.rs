@@ -130,7 +130,7 @@ pub(crate) fn play(mut link: ConductorLink, to: &[String]) {
     let serving = listener.serve(Face(Arc::clone(&relay))).expect("a server");
     let spaces = [relay.interface.space().clone(), private];
     let objects = || spaces.iter().map(|space| checked(space).objects).sum::<u32>() as usize;
-    let (base, base_objects) = (Traces::now().serving(2), objects());
+    let (base, base_objects) = (Traces::now().serving(2, 1), objects());
     let running = serving.start().expect("threads");
     link.tell(&Word::Ready);
     loop {

@@ -49,11 +49,11 @@ impl Traces {
         }
     }
 
-    /// The traces with this many threads of a server, and what those wait by. They are computed, not taken from a running
+    /// The traces with this many threads of a server, and descriptors that they wait by. They are computed, not taken from a running
     /// server: such a server has clients, whose traces must not count.
-    pub(crate) fn serving(mut self, threads: usize) -> Self {
+    pub(crate) fn serving(mut self, threads: usize, descriptors: usize) -> Self {
         *self.threads.entry("genie-worker".to_owned()).or_default() += threads;
-        *self.descriptors.entry("anon_inode".to_owned()).or_default() += 1;
+        *self.descriptors.entry("anon_inode".to_owned()).or_default() += descriptors;
         self
     }
 

@@ -4,23 +4,27 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use genie_channel::directory::Directory;
 use genie_channel::wire::control::Message;
+use genie_channel::{Listener, ServeOptions, Serving};
 use genie_io::servers::memory::{FETCH, STORE};
 use genie_io::{Error, In, Out};
 use genie_memory::Direction;
+use genie_sys::lock::Mutex;
+use genie_sys::poll::readable;
 use genie_sys::socket::Socket;
 
-use crate::attacked::KEEP;
+use crate::attacked::{AttackedServer, KEEP};
 use crate::attacker::Ground;
 use crate::client::{Raw, at, connection, hello, object};
-use crate::scene::{connect, eventually, interface};
+use crate::scene::{HONEST, connect, eventually, interface};
 use crate::server::{Hostile, NAME};
 use crate::support::bytes::{pattern, same};
-use crate::{attack, hostile_server, roles};
+use crate::{attack, attacker, hostile_server, roles};
 
 const PAGE: u64 = 4096;
 
-roles! { stops_as_a_client, listens_only, takes_a_request, replies_in_part, keeps_a_lifeline }
+roles! { stops_as_a_client, listens_only, takes_a_request, replies_in_part, keeps_a_lifeline, hangs_its_bell_up }
 
 /// A connection that has said nothing, one that awaits its welcome, and a client with requests under way.
 fn stops_as_a_client(ground: &mut Ground) {
@@ -186,4 +190,33 @@ fn sleeps(thread: u32) -> String {
     let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).expect("a thread");
     let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
     line.expect("a count of switches").to_owned()
+}
+
+/// A client whose server can't ring.
+fn hangs_its_bell_up(ground: &mut Ground) {
+    let Raw { socket, ends, lifeline, .. } = Raw::greet(ground);
+    drop(ends);
+    ground.say("hung up");
+    let _stays = (socket, lifeline);
+    ground.stay();
+}
+
+/// What the program slept by stayed readable.
+#[test]
+fn a_client_that_hangs_its_bell_up_does_not_keep_a_program_awake_that_drives_the_server() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let server = AttackedServer::default();
+    let serving = Listener::bind_in(&directory, HONEST, server, ServeOptions::default());
+    let driven = Mutex::new(serving.and_then(Serving::drive).expect("a server"));
+    let attacker = attacker!(&directory, hangs_its_bell_up);
+    attacker.says_that("hung up");
+    eventually("sleep", || {
+        let mut driven = driven.lock();
+        while driven.attend(Duration::ZERO).expect("a server that goes on") {}
+        let is_awake = !driven.arm()
+            || readable(driven.descriptor(), Some(Duration::from_millis(100))).expect("an answer");
+        if is_awake { Err("the program is kept awake".to_owned()) } else { Ok(()) }
+    });
+    attacker.kill();
 }

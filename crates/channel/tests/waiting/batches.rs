@@ -9,7 +9,7 @@ use genie_io::servers::memory::NULL;
 use genie_io::{Batch, Error, Interface, Pending, ServerHandle};
 use genie_sys::poll::readable;
 
-use super::fixture::{Fixture, assert_idle, interface, memory, options};
+use super::fixture::{FOR_EVER, Fixture, assert_idle, interface, memory, options};
 
 /// A server that serves only when it is driven, and a client of it.
 struct Pair {
@@ -25,27 +25,25 @@ impl Pair {
         let interface = interface();
         let options = ServeOptions { rings, ..options() };
         let mut driven = fixture.bind("driven", memory(), options).drive().unwrap();
-        let server = std::thread::scope(|scope| {
-            let connecting = scope.spawn(|| fixture.connect(&interface, "driven"));
-            while !connecting.is_finished() {
-                driven.serve();
-            }
-            connecting.join().unwrap()
-        });
+        let server = fixture.connect(&interface, "driven");
+        // From now on the server knows the client.
+        let pending = interface.request(&server, NULL).submit().unwrap();
+        assert!(driven.attend(FOR_EVER).unwrap());
+        pending.sync().unwrap();
         Self { driven, interface, server, _fixture: fixture }
     }
 
     /// Has the server wait by its descriptor.
     fn sleep(&mut self) {
         while !self.driven.arm() {
-            self.driven.serve();
+            self.driven.attend(Duration::ZERO).unwrap();
         }
         assert!(!self.is_woken(), "nothing has been asked");
     }
 
     /// The same, when it has served what is there.
     fn sleep_again(&mut self) {
-        while self.driven.serve() {}
+        while self.driven.attend(Duration::ZERO).unwrap() {}
         self.sleep();
     }
 
@@ -64,7 +62,7 @@ impl Pair {
             // Arming it sends replies that had no room.
             while !pending.is_replied() {
                 let _ = self.driven.arm();
-                self.driven.serve();
+                self.driven.attend(Duration::ZERO).unwrap();
             }
             pending.sync().unwrap();
         }
@@ -89,7 +87,7 @@ fn a_server_that_is_awake_finds_a_batchs_requests_before_it_ends() {
     let mut pair = Pair::new(Layout::default());
     let mut batch = pair.interface.batch();
     let pending = pair.submit(&mut batch).unwrap();
-    while !pair.driven.serve() {}
+    while !pair.driven.attend(Duration::ZERO).unwrap() {}
     assert!(pending.is_replied());
     drop(batch);
     pair.finish(vec![pending]);
@@ -137,7 +135,7 @@ fn a_thread_that_looks_for_a_reply_has_its_server_told_though_the_batch_goes_on(
         assert!(!pair.is_woken(), "look {number}");
         assert!(!look(&pair.interface, &pending), "look {number}: there is no reply yet");
         assert!(pair.is_woken(), "look {number}");
-        while pair.driven.serve() {}
+        while pair.driven.attend(Duration::ZERO).unwrap() {}
         pending.sync().unwrap();
     }
     pair.finish(Vec::new());

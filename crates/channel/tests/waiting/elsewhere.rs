@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use genie_channel::ServeOptions;
-use genie_io::{Completer, Incoming, Pending, RequestId, Server, Service};
+use genie_channel::{Driven, ServeOptions};
+use genie_io::{Completer, Error, Incoming, Pending, RequestId, Server, Service};
 use genie_sys::poll::readable;
 
 use super::fixture::{
@@ -31,6 +31,15 @@ fn work(ring: &Ring, mut count: usize) {
 fn takes(pending: Pending<'_>) {
     assert!(pending.wait(FOR_EVER), "nobody reaped");
     pending.sync().expect("a reply");
+}
+
+/// Attends, and makes sure that something came; returns false when the server was stopped.
+fn attend(driven: &mut Driven) -> bool {
+    match driven.attend(FOR_EVER) {
+        Ok(is_served) => assert!(is_served, "nothing woke it"),
+        Err(error) => assert!(matches!(error, Error::Stopped { .. }), "{error}"),
+    }
+    !matches!(driven.attend(Duration::ZERO), Err(Error::Stopped { .. }))
 }
 
 /// Each client got its reply only if a thread of the server's own waited for the ring.
@@ -208,25 +217,15 @@ fn a_server_that_is_driven_reaps_its_ring_and_is_woken_by_it() {
     for gives in [Gives::Bell, Gives::OneByOne] {
         let (fixture, ring, interface) = (Fixture::new(), Ring::new(gives), interface());
         let mut driven = fixture.bind("ring", ring.clone(), options()).drive().expect("descriptors");
-        let server = thread::scope(|scope| {
-            let connecting = scope.spawn(|| fixture.connect(&interface, "ring"));
-            while !connecting.is_finished() {
-                driven.serve();
-            }
-            connecting.join().expect("a connection")
-        });
+        let server = fixture.connect(&interface, "ring");
         for _ in 0..50 {
             let outstanding = [(); 3].map(|()| submit(&interface, &server));
-            let mut is_done = false;
             while !outstanding.iter().all(Pending::is_replied) {
-                if driven.serve() || !driven.arm() {
+                if driven.attend(Duration::ZERO).expect("a server") || !driven.arm() {
                     continue;
                 }
-                // Nothing can come but what is rung for.
-                if !is_done {
-                    work(&ring, 3);
-                    is_done = true;
-                }
+                // Nothing can come but what is rung for: the client, its requests, and what has been done.
+                ring.work();
                 assert!(
                     readable(driven.descriptor(), Some(FOR_EVER)).expect("a descriptor"),
                     "nothing woke it"
@@ -235,6 +234,40 @@ fn a_server_that_is_driven_reaps_its_ring_and_is_woken_by_it() {
             outstanding.into_iter().for_each(takes);
             assert!(ring.reapers().contains(&thread::current().id()), "this thread drives the server");
         }
+        assert_idle(&interface);
+    }
+}
+
+#[test]
+fn a_thread_that_attends_reaps_whatever_the_ring_gives_to_wait_for_and_no_other_does() {
+    for gives in
+        [Gives::Bell, Gives::Nothing, Gives::NoRest, Gives::WhenArmed, Gives::OneByOne, Gives::PanicForArm]
+    {
+        let (fixture, ring, interface) = (Fixture::new(), Ring::new(gives), interface());
+        let serving = fixture.bind("ring", ring.clone(), ServeOptions { spin: Duration::ZERO, ..options() });
+        let (stopper, mut driven) = (serving.stopper(), serving.drive().expect("descriptors"));
+        let server = fixture.connect(&interface, "ring");
+        thread::scope(|scope| {
+            let attending = scope.spawn(move || while attend(&mut driven) {});
+            let attends = attending.thread().id();
+            let finally = Finally(|| stopper.stop());
+            for round in 0..20 {
+                let (first, second) = (submit(&interface, &server), submit(&interface, &server));
+                if round % 2 == 0 {
+                    thread::sleep(PAUSE);
+                }
+                work(&ring, 2);
+                takes(first);
+                takes(second);
+            }
+            drop(finally);
+            attending.join().expect("something woke it each time");
+            assert!(
+                ring.reapers().iter().all(|reaper| *reaper == attends),
+                "{gives:?}: another thread reaped"
+            );
+        });
+        drop(server);
         assert_idle(&interface);
     }
 }

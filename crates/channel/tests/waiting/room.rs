@@ -88,13 +88,7 @@ fn a_request_whose_abort_found_no_room_is_aborted_later() {
     let fixture = Fixture::new();
     let mut driven = fixture.bind("keeper", Keeper::default(), of_rings(SMALL)).drive().unwrap();
     let interface = interface_with(Limits { abort_timeout: Duration::from_millis(5), ..Limits::default() });
-    let server = std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| fixture.connect(&interface, "keeper"));
-        while !connecting.is_finished() {
-            driven.serve();
-        }
-        connecting.join().unwrap()
-    });
+    let server = fixture.connect(&interface, "keeper");
     // No thread takes these.
     let submit = || interface.request(&server, ASK).timeout(Duration::from_millis(10)).submit();
     let pending: Vec<_> = std::iter::repeat_with(submit).map_while(Result::ok).collect();
@@ -106,7 +100,7 @@ fn a_request_whose_abort_found_no_room_is_aborted_later() {
     let start = Instant::now();
     while !interface.flush(&server, Duration::from_millis(1)) {
         assert!(start.elapsed() < FOR_EVER / 6, "the server was not asked to let go");
-        driven.serve();
+        driven.attend(Duration::ZERO).expect("a server");
     }
 }
 

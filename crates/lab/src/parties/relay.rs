@@ -4,6 +4,8 @@
 //! has requests pending, it hands the CPU over between looks; otherwise it sleeps until a client wakes it. So control goes
 //! to and from the server by a switch between processes, as on the papers' machines, and not by spinning.
 
+use std::time::Duration;
+
 use genie::Connect;
 use genie::channel::{ConnectOptions, Directory, Driven, Listener};
 use genie_sys::machine;
@@ -24,7 +26,7 @@ pub(super) fn run(relaying: &Relaying, link: &Link) -> Result<()> {
     let options = ConnectOptions { spin: Some(attending.spin), ..ConnectOptions::default() };
     let device = genie.connect_with(&directory, &attending.server, &options)?;
     let protocol = Protocol::new(genie, device, relaying.check);
-    let options = serving(relaying.longest, std::time::Duration::ZERO);
+    let options = serving(relaying.longest, Duration::ZERO);
     let driven = Listener::bind_in(&directory, &relaying.name, protocol.clone(), options)?.drive()?;
     say(link, &Said::Ready)?;
     serve(driven, &protocol, link)
@@ -32,7 +34,7 @@ pub(super) fn run(relaying: &Relaying, link: &Link) -> Result<()> {
 
 fn serve(mut driven: Driven, protocol: &Protocol, link: &Link) -> Result<()> {
     loop {
-        if driven.serve() {
+        if driven.attend(Duration::ZERO)? {
             continue;
         }
         if !protocol.is_idle() {
