@@ -1,5 +1,6 @@
 //! Mechanisms: right bytes could come from a hidden copy; page frames and receipts show whether they did.
 
+mod chains;
 mod foreign;
 mod input;
 mod output;

@@ -163,7 +163,16 @@ pub struct Holder {
 impl Holder {
     /// A holder in this process, which fills these buffers of its own, if any.
     pub fn in_process(overlays: Option<Overlays>) -> Self {
-        let held = Arc::new(Held::new(overlays));
+        Self::with(Held::new(overlays))
+    }
+
+    /// A holder in this process, whose data is [in parts](Held::in_parts).
+    pub fn in_parts(overlays: Overlays, granule: usize) -> Self {
+        Self::with(Held::in_parts(overlays, granule))
+    }
+
+    fn with(held: Held) -> Self {
+        let held = Arc::new(held);
         Self::reached(ServerHandle::new(HoldingServer(Arc::clone(&held))), held)
     }
 

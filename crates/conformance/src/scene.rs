@@ -225,9 +225,12 @@ impl Servers {
         let (memory, holder, reserved) = match setup.buffering {
             Buffering::Customized => (Memory::customized(), Holder::in_process(None), 0),
             Buffering::Pooled => {
-                let overlays = Overlays::reserve(space, 0, len, POOLED).expect("memory for the pool");
+                // The holder puts an input into two buffers of a good half of its length.
+                let half = (len / 2 + 77).next_multiple_of(setup.granule());
+                let overlays = Overlays::reserve(space, 0, half, 2 * POOLED).expect("memory for the pool");
                 let memory = Memory::pooled(space, 0, len, POOLED).expect("memory for the pool");
-                (memory, Holder::in_process(Some(overlays)), 2 * POOLED * setup.granules())
+                let reserved = 2 * POOLED * half / setup.granule() + POOLED * setup.granules();
+                (memory, Holder::in_parts(overlays, setup.granule()), reserved)
             }
         };
         Self::carried(holder, ServerHandle::new(memory)).reserving(reserved).with_devices()

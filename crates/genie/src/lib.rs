@@ -143,7 +143,7 @@ pub mod mechanism {
     pub use genie_memory::{Config, Faults, Granularity, GranuleKind, Mark, Protection, Space, Statistics};
     pub use genie_passing::calibration::Circumstances;
     pub use genie_passing::{
-        Cost, Costs, Line, Outboard, Overlay, Overlays, Passing, Preferred, Thresholds, model,
+        Chain, Cost, Costs, Line, Outboard, Overlay, Overlays, Passing, Preferred, Thresholds, model,
     };
 }
 

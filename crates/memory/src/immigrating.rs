@@ -7,7 +7,7 @@
 
 use crate::migrant::Migrating;
 use crate::views::Owned;
-use crate::{Direction, InputPlan, Mark, Migrant, Passed, Reference, Released, Result, SystemBuffer, Wired};
+use crate::{Delivery, Direction, Mark, Migrant, Part, Reference, Released, Result, SystemBuffer, Wired};
 
 /// A cached or hidden region, or a new one, in which an input is pending.
 #[derive(Debug)]
@@ -75,8 +75,8 @@ impl Immigrating {
         if self.region.queue == Mark::WeakEmigrant { Ok(0) } else { self.region.reinstate() }
     }
 
-    /// Has the data lie in the region where it lies in `system`, so that its `len` bytes can be swapped in whatever their
-    /// offset: that far into the first granule. A region of other granules, or too short for data there, goes back into its
+    /// Has the data lie in the region so that `part` of its `len` bytes, which is in `system`, can be swapped in, whatever its
+    /// offset there; other parts can if they follow on from it. A region of other granules, or too short for data there, goes back into its
     /// queue, and another one takes its place. From then on there is room for `len` bytes, and no more than before. Where there is
     /// no such region, or the data is in no whole granules, the region stays as it is, and the data will be copied.
     ///
@@ -85,8 +85,8 @@ impl Immigrating {
     ///
     /// # Cost
     /// Where the region fits, as if it was filled in place, the space's lock.
-    pub fn align(&mut self, system: &SystemBuffer, len: usize) -> Result<()> {
-        let Some(offset) = system.alignment() else { return Ok(()) };
+    pub fn align(&mut self, system: &SystemBuffer, part: Part, len: usize) -> Result<()> {
+        let Some(offset) = part.offset_in(system) else { return Ok(()) };
         let (space, owned) = (system.space(), self.inner());
         let core = owned.space.core();
         core.ensure_own()?;
@@ -107,20 +107,18 @@ impl Immigrating {
         self.inner().addr
     }
 
-    /// Delivers the first `len` bytes of `system` to the region, as [`Space::deliver`] does.
+    /// Begins to fill the first `len` bytes of the region, as [`Space::delivery`](crate::Space::delivery) does a client's.
     ///
     /// # Errors
-    /// As [`Space::deliver`].
+    /// As [`Space::delivery`](crate::Space::delivery).
     ///
     /// # Panics
-    /// When the system buffer or the region is shorter, or of another space, or the region is hidden.
-    ///
-    /// [`Space::deliver`]: crate::Space::deliver
-    pub fn deliver(&mut self, system: &mut SystemBuffer, len: usize, plan: &InputPlan) -> Result<Passed> {
+    /// When the region is shorter, or hidden.
+    pub fn delivery(&mut self, len: usize) -> Result<Delivery<'_>> {
         assert!(len <= self.len, "{len} bytes are delivered to a region for {}", self.len);
         self.assert_accessible();
         let owned = self.inner();
-        owned.space.deliver_at(system, owned.addr, len, plan)
+        owned.space.delivery_at(owned.addr, len)
     }
 
     /// Ends the input by marking the region immigrant: `len` bytes of it are the client's.

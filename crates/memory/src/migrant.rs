@@ -157,6 +157,28 @@ impl Space {
     /// # Panics
     /// When the system buffer holds fewer bytes, or is no [`Space::aligned_buffer`].
     pub fn region_from(&self, system: &mut SystemBuffer, len: usize) -> Result<(Migrant, usize)> {
+        let (region, zeroed) = self.migrating_from(system, len, Mark::Immigrant)?;
+        Ok((Migrant(region), zeroed))
+    }
+
+    /// As [`Space::region_from`], but the region's data is yet to be delivered: all of the `len` bytes.
+    ///
+    /// # Errors
+    /// As [`Space::region_from`].
+    ///
+    /// # Panics
+    /// As [`Space::region_from`].
+    pub fn immigrating_from(&self, system: &mut SystemBuffer, len: usize) -> Result<(Immigrating, usize)> {
+        let (region, zeroed) = self.migrating_from(system, len, Mark::Immigrating)?;
+        Ok((Immigrating { region, len }, zeroed))
+    }
+
+    fn migrating_from(
+        &self,
+        system: &mut SystemBuffer,
+        len: usize,
+        mark: Mark,
+    ) -> Result<(Migrating, usize)> {
         system.assert_of(self);
         let space = system.space().clone();
         let core = space.core();
@@ -172,17 +194,17 @@ impl Space {
             Some(window) => {
                 // A delivery may have swapped its page tables, which ends their registration.
                 state.register(core, window.start, window.len);
-                state.enter_region(core, window, granules.iter().copied(), Mark::Immigrant)
+                state.enter_region(core, window, granules.iter().copied(), mark)
             }
             None => {
-                let filled = state.region_of(core, &runs_of(granules.iter().copied()), Mark::Immigrant);
+                let filled = state.region_of(core, &runs_of(granules.iter().copied()), mark);
                 filled.inspect_err(|_| state.release(core, granules.iter().copied()))?
             }
         };
         let start = state.regions.get(region).map_or(0, |region| region.slots.start);
         drop(guard);
         let owned = Owned { space: space.clone(), region, addr: core.slot_addr(start) + offset, len };
-        Ok((Migrant(Migrating::new(owned, Mark::Emigrant, false)), zeroed))
+        Ok((Migrating::new(owned, Mark::Emigrant, false), zeroed))
     }
 }
 

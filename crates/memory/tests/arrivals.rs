@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::machine::{Machine, checked, frame, pattern, same, scatter};
-use genie_memory::{Faults, InputPlan, Passed, Space};
+use genie_memory::{Faults, InputPlan, Part, Passed, Space};
 
 on_each_kind!(
     data_at_any_place_is_swapped_into_a_region,
@@ -37,9 +37,13 @@ fn data_at_any_place_is_swapped_into_a_region(machine: Machine) {
                 let frame_before = frame(system.segments()[0].addr());
                 let (mut immigrating, reference) = space.dequeue_referenced(len, strong).unwrap();
                 drop(reference);
-                immigrating.align(&system, len).unwrap();
+                immigrating.align(&system, Part::all(len), len).unwrap();
                 immigrating.reinstate().unwrap();
-                let passed = immigrating.deliver(&mut system, len, &all_of(granule, offset, len)).unwrap();
+                let passed = immigrating
+                    .delivery(len)
+                    .unwrap()
+                    .from_one(&mut system, &all_of(granule, offset, len))
+                    .unwrap();
                 let swapped = (offset + len).div_ceil(granule) as u32;
                 assert_eq!(passed, Passed { swapped, ..Passed::default() }, "{len} bytes at {offset}");
                 let migrant = immigrating.arrive(len);
@@ -60,9 +64,13 @@ fn data_that_finds_no_region_of_its_size_is_copied(machine: Machine) {
         let mut system = space.aligned_buffer(100, granule).unwrap();
         scatter(&system.data(), &data);
         let mut immigrating = space.dequeue(granule, strong).unwrap();
-        immigrating.align(&system, granule).unwrap();
+        immigrating.align(&system, Part::all(granule), granule).unwrap();
         immigrating.reinstate().unwrap();
-        let passed = immigrating.deliver(&mut system, granule, &all_of(granule, 100, granule)).unwrap();
+        let passed = immigrating
+            .delivery(granule)
+            .unwrap()
+            .from_one(&mut system, &all_of(granule, 100, granule))
+            .unwrap();
         assert_eq!(passed, Passed { copied: granule, ..Passed::default() });
         let migrant = immigrating.arrive(granule);
         same(&migrant, &data, "the region");
@@ -78,13 +86,16 @@ fn a_region_has_no_more_room_than_it_was_aligned_for(machine: Machine) {
     let mut system = space.aligned_buffer(100, 2 * granule).unwrap();
     let aligned = || {
         let (mut immigrating, reference) = space.dequeue_referenced(2 * granule, false).unwrap();
-        immigrating.align(&system, granule).unwrap();
+        immigrating.align(&system, Part::all(granule), granule).unwrap();
         (immigrating, reference)
     };
     let ((mut filled, _), (arriving, _), (released, reference)) = (aligned(), aligned(), aligned());
     let plan = all_of(granule, 100, 2 * granule);
     for is_refused in [
-        catch_unwind(AssertUnwindSafe(|| filled.deliver(&mut system, 2 * granule, &plan).is_ok())).is_err(),
+        catch_unwind(AssertUnwindSafe(|| {
+            filled.delivery(2 * granule).unwrap().from_one(&mut system, &plan).is_ok()
+        }))
+        .is_err(),
         catch_unwind(AssertUnwindSafe(|| arriving.arrive(2 * granule).len())).is_err(),
         catch_unwind(AssertUnwindSafe(|| released.arrive_released(reference, 2 * granule).is_ok())).is_err(),
     ] {
@@ -100,7 +111,7 @@ fn a_region_is_aligned_again(machine: Machine) {
     let mut immigrating = space.dequeue(granule / 2, false).unwrap();
     for offset in [100, 17, granule - 1] {
         let system = space.aligned_buffer(offset, 1).unwrap();
-        immigrating.align(&system, 1).unwrap();
+        immigrating.align(&system, Part::all(1), 1).unwrap();
         assert_eq!(immigrating.addr() % granule, offset);
     }
 }

@@ -9,6 +9,7 @@ mod machine;
 mod arrivals;
 mod backings;
 mod borrows;
+mod chains;
 mod collapsed;
 mod data;
 mod lenders;

@@ -424,7 +424,7 @@ fn a_hidden_region_never_arrives_before_it_is_reinstated(machine: Machine) {
         |immigrating, reference, _| drop(immigrating.arrive_released(reference, 1)),
         |mut immigrating, _, space| {
             let mut system = space.system_buffer(1).unwrap();
-            drop(immigrating.deliver(&mut system, 1, &InputPlan::default()));
+            drop(immigrating.delivery(1).unwrap().from_one(&mut system, &InputPlan::default()));
         },
     ];
     for early in uses {

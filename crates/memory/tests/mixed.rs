@@ -1,6 +1,6 @@
 //! Granules of two sizes: which buffers get which, and what is one space all the same.
 
-use genie_memory::{Buffer, Config, Direction, GranuleKind, InputPlan, Passed, Protection, Space};
+use genie_memory::{Buffer, Config, Direction, GranuleKind, InputPlan, Part, Passed, Protection, Space};
 use genie_sys::{Object, inspect};
 
 use crate::machine::{checked, output_of, pattern, proc, same, skip};
@@ -187,10 +187,11 @@ fn a_region_takes_the_granules_of_its_data() {
     system.data().copy_from(&data);
     let mut immigrating = space.dequeue(data.len(), true).unwrap();
     assert_eq!(space.at(immigrating.addr()).granule(), SMALL);
-    immigrating.align(&system, data.len()).unwrap();
+    immigrating.align(&system, Part::all(data.len()), data.len()).unwrap();
     assert_eq!(space.at(immigrating.addr()).granule(), LARGE);
     immigrating.reinstate().unwrap();
-    let passed = immigrating.deliver(&mut system, data.len(), &InputPlan { swap: 0..1 }).unwrap();
+    let passed =
+        immigrating.delivery(data.len()).unwrap().from_one(&mut system, &InputPlan { swap: 0..1 }).unwrap();
     assert_eq!(passed, Passed { swapped: 1, ..Passed::default() });
     same(&immigrating.arrive(data.len()), &data, "the region");
     checked(&space);

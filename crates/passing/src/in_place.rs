@@ -47,7 +47,7 @@ impl Input {
     /// The data, or where it will be, in host memory, for the server to fill.
     pub fn data(&self) -> DataMut<'_> {
         match &self.buffering {
-            Buffering::Overlaid(overlay) => overlay.data(),
+            Buffering::Overlaid(chain) => chain.data(),
             // The granules that a device is about to fill are the client's until the delivery.
             Buffering::Outboard(_) if self.receipt().effective == Scheme::EmulatedCopy => {
                 host(&self.system, &None)

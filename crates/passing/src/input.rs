@@ -1,8 +1,10 @@
 //! Input: from a system buffer to a client's buffer, by tables 7.2 and 7.3 and §7.4.4.
 
+use std::ops::Range;
+
 use genie_memory::{
-    DataMut, Direction, Error as MemoryError, Immigrating, InputPlan, LenderId, Migrant, Reference, Segments,
-    Space, SystemBuffer, Wired,
+    DataMut, Direction, Error as MemoryError, Immigrating, InputPlan, LenderId, Migrant, Part, Reference,
+    Segments, Space, SystemBuffer, Wired,
 };
 use genie_sys::guard;
 
@@ -11,7 +13,7 @@ use crate::outboard::Outboard;
 use crate::recorder::{Column, Moment, Watch};
 use crate::spare::Spare;
 use crate::tables::{self, InputOperations};
-use crate::{Error, Overlay, Parties, Passing, Reason, Receipt, Result, Scheme};
+use crate::{Chain, Error, Parties, Passing, Reason, Receipt, Result, Scheme};
 
 mod delivery;
 mod ready;
@@ -38,8 +40,8 @@ pub enum Target {
 pub(crate) enum Buffering {
     /// A system buffer made for this request, or the client's own granules: table 7.2.
     Customized,
-    /// A buffer of the device's or server's own: table 7.3.
-    Overlaid(Overlay),
+    /// Buffers of the device's or server's own: table 7.3.
+    Overlaid(Chain),
     /// Memory outside the host: §7.4.4.
     Outboard(Box<dyn Outboard>),
 }
@@ -115,14 +117,32 @@ impl Passing {
 
     /// Which granules an emulated-copy input of `len` bytes at `addr` from `server` swaps.
     pub(crate) fn plan(&self, addr: usize, len: usize, server: LenderId) -> InputPlan {
-        let (space, rules) = self.at(addr);
+        self.plan_part(addr..addr + len, Part::all(len), server, false)
+    }
+
+    /// Which granules `part` of an emulated-copy input to these addresses swaps. If it completes granules with zeros, it stores into
+    /// all bytes beside the data.
+    pub(crate) fn plan_part(
+        &self,
+        all: Range<usize>,
+        part: Part,
+        server: LenderId,
+        completes: bool,
+    ) -> InputPlan {
+        let (space, rules) = self.at(all.start);
         let granule = space.granule();
-        let first = addr & !(granule - 1);
+        let start = all.start + part.at;
+        let first = start & !(granule - 1);
+        let skipped = (start / granule - all.start / granule) as u32;
         let forced = |index: u32| space.has_protected_output(first + index as usize * granule, granule);
-        let beside = |index: u32| space.bytes_beside(addr, len, index);
-        let partial = space.can_swap_partial_granules();
-        let thresholds = rules.thresholds(server);
-        thresholds.plan(granule, (addr & (granule - 1), len), partial, beside, forced)
+        let beside = |index: u32| {
+            let kept = space.bytes_beside(all.start, all.len(), skipped + index);
+            let at = first + index as usize * granule;
+            let data = all.end.min(at + granule) - all.start.max(at);
+            let can_keep = kept == 0 || space.can_swap_partial_granules();
+            can_keep.then_some(if completes { granule - data } else { kept })
+        };
+        rules.thresholds(server).plan(granule, (start & (granule - 1), part.len), beside, forced)
     }
 }
 
@@ -197,20 +217,20 @@ impl Input {
         Ok(self.data())
     }
 
-    /// Overlays `overlay`, a buffer that holds the data already, on the client's buffer, in place of a customized
-    /// system buffer.
+    /// Overlays one or more buffers that hold the data already on the client's buffer, in place of a customized system buffer.
     ///
     /// # Panics
     /// When the buffer has been made ready before.
-    pub fn overlay(&mut self, overlay: Overlay) {
+    pub fn overlay(&mut self, overlays: impl Into<Chain>) {
+        let chain = overlays.into();
         assert!(!self.is_ready, "an input is either made ready or overlaid");
         self.is_ready = true;
         let mut watch = Watch::start(self.passing().recorder());
-        if let Some(allocation) = overlay.allocation() {
+        if let Some(allocation) = chain.allocation() {
             watch.took(Operation::AllocateOverlayBuffer, allocation);
         }
         watch.skip();
-        self.buffering = Buffering::Overlaid(overlay);
+        self.buffering = Buffering::Overlaid(chain);
         watch.ran(Operation::OverlayBuffer);
         watch.finish(|| self.column(Moment::Ready, self.len()));
     }
@@ -236,7 +256,7 @@ impl Input {
     /// Where the data is, or will be, in host memory.
     pub fn segments(&self) -> Segments {
         match (&self.buffering, &self.system, &self.reference) {
-            (Buffering::Overlaid(overlay), ..) => overlay.segments(),
+            (Buffering::Overlaid(chain), ..) => chain.segments(),
             (_, Some(system), _) => system.segments(),
             (_, None, Some(reference)) => reference.segments(),
             (_, None, None) => Segments::new(),
@@ -288,7 +308,7 @@ impl Input {
         self.check(actual, bytes.map(<[u8]>::len))?;
         self.system.as_ref().map_or(Ok(()), SystemBuffer::ensure_kept)?;
         match &self.buffering {
-            Buffering::Overlaid(overlay) if !overlay.is_of(self.space()) => {
+            Buffering::Overlaid(chain) if !chain.is_of(self.space()) => {
                 self.customize(actual)?;
             }
             Buffering::Outboard(_) if self.receipt.effective == Scheme::EmulatedCopy && actual > 0 => {
@@ -308,7 +328,7 @@ impl Input {
     /// [`Error::TooLong`].
     pub fn check(&self, actual: usize, room: Option<usize>) -> Result<()> {
         let held = match &self.buffering {
-            Buffering::Overlaid(overlay) => overlay.len(),
+            Buffering::Overlaid(chain) => chain.len(),
             Buffering::Outboard(outboard) => outboard.len(),
             Buffering::Customized if self.is_ready || self.reference.is_some() => self.len(),
             Buffering::Customized => 0,

@@ -143,16 +143,15 @@ impl Thresholds {
 
     /// Decides which granules of an input of `len` bytes, the first `offset` bytes into a granule, are swapped.
     ///
-    /// `partial` says whether granules that must be completed may be swapped; `beside` says how many bytes of a granule
-    /// (counted from the first) must be completed, since they are the client's and not data, and is never less than the
-    /// rest of the granule where that is not known; `forced` says whether a
+    /// `beside` says how many bytes of a granule (counted from the first) must be completed if it is swapped, since they are
+    /// the client's and not data, or have to be hidden from it, and is never less than the rest of the granule where that is not
+    /// known; `None` where they cannot be completed. `forced` says whether a
     /// granule must be swapped, because an output is pending from it (§4.3).
     pub fn plan(
         &self,
         granule: usize,
         (offset, len): (usize, usize),
-        partial: bool,
-        beside: impl Fn(u32) -> usize,
+        beside: impl Fn(u32) -> Option<usize>,
         forced: impl Fn(u32) -> bool,
     ) -> InputPlan {
         if len == 0 {
@@ -174,8 +173,7 @@ impl Thresholds {
             if !is_forced && !pays(filled, 0) && !pays(filled, 1) {
                 return false;
             }
-            let beside = beside(index);
-            (beside == 0 || partial) && (is_forced || pays(filled, beside))
+            beside(index).is_some_and(|beside| is_forced || pays(filled, beside))
         };
         if run > 0 && !run_swaps {
             return InputPlan::default();
@@ -295,6 +293,16 @@ mod tests {
         }
     }
 
+    /// All of the client's bytes can be kept.
+    fn kept(beside: impl Fn(u32) -> usize) -> impl Fn(u32) -> Option<usize> {
+        move |index| Some(beside(index))
+    }
+
+    /// None can, for want of a guard.
+    fn unguarded(beside: impl Fn(u32) -> usize) -> impl Fn(u32) -> Option<usize> {
+        move |index| (beside(index) == 0).then_some(0)
+    }
+
     #[test]
     fn t_i_is_slightly_more_than_half_a_page_on_the_thesiss_machine() {
         // (s/c + p) / 2 with s = 15 us + 1.63 ns * p and c = 22 ns is 2541 bytes, before the margin.
@@ -375,7 +383,7 @@ mod tests {
     #[test]
     fn full_granules_are_swapped_and_short_edges_copied() {
         let thresholds = Thresholds { input: 3000, input_run: P, input_edge: 2200, ..Thresholds::ALWAYS };
-        let plan = |offset, len| thresholds.plan(P, (offset, len), true, shared(offset, len), |_| false).swap;
+        let plan = |offset, len| thresholds.plan(P, (offset, len), kept(shared(offset, len)), |_| false).swap;
         assert_eq!(plan(0, 3 * P), 0..3);
         assert_eq!(plan(P - 10, 2 * P + 20), 1..3, "edges of ten bytes");
         assert_eq!(plan(10, 3 * P - 20), 0..3, "edges of nearly a granule");
@@ -390,11 +398,11 @@ mod tests {
     #[test]
     fn without_a_guard_partial_granules_are_copied() {
         let plan = |offset, len| {
-            Thresholds::ALWAYS.plan(P, (offset, len), false, shared(offset, len), |_| false).swap
+            Thresholds::ALWAYS.plan(P, (offset, len), unguarded(shared(offset, len)), |_| false).swap
         };
         assert_eq!(plan(10, 3 * P - 20), 1..2);
         assert_eq!(plan(10, 20), 0..0);
-        let alone = |offset, len| Thresholds::ALWAYS.plan(P, (offset, len), false, |_| 0, |_| false).swap;
+        let alone = |offset, len| Thresholds::ALWAYS.plan(P, (offset, len), unguarded(|_| 0), |_| false).swap;
         assert_eq!(alone(10, 3 * P - 20), 0..3, "nothing has to be completed");
         assert_eq!(alone(10, 20), 0..1);
     }
@@ -403,7 +411,7 @@ mod tests {
     fn fewer_bytes_to_complete_make_shorter_data_worth_a_swap() {
         let thresholds =
             Thresholds { input: 3000, input_alone: 1000, input_edge: 2200, ..Thresholds::ALWAYS };
-        let plan = |len, beside| thresholds.plan(P, (0, len), true, |_| beside, |_| false).swap;
+        let plan = |len, beside| thresholds.plan(P, (0, len), kept(|_| beside), |_| false).swap;
         assert_eq!((plan(999, 0), plan(1000, 0)), (0..0, 0..1));
         // 2000 bytes of the granule are nobody's: 2000 / 1.75 = 1142.
         assert_eq!((plan(1857, P - 3857), plan(1858, P - 3858)), (0..0, 0..1));
@@ -414,14 +422,14 @@ mod tests {
     fn what_lies_beside_is_looked_up_only_where_it_matters() {
         let thresholds = Thresholds { input: 3000, input_alone: 2000, ..Thresholds::ALWAYS };
         let never = |index| panic!("granule {index} is looked up");
-        assert_eq!(thresholds.plan(P, (0, 100), true, never, |_| false).swap, 0..0);
-        assert_eq!(thresholds.plan(P, (0, 3 * P), true, never, |_| false).swap, 0..3);
+        assert_eq!(thresholds.plan(P, (0, 100), never, |_| false).swap, 0..0);
+        assert_eq!(thresholds.plan(P, (0, 3 * P), never, |_| false).swap, 0..3);
     }
 
     #[test]
     fn an_output_pending_forces_the_swap_whatever_the_length() {
         let plan = |len, pending| {
-            Thresholds::NEVER.plan(P, (0, len), true, shared(0, len), |index| pending == Some(index)).swap
+            Thresholds::NEVER.plan(P, (0, len), kept(shared(0, len)), |index| pending == Some(index)).swap
         };
         assert_eq!(plan(64, None), 0..0);
         assert_eq!(plan(64, Some(0)), 0..1);
@@ -431,8 +439,8 @@ mod tests {
     #[test]
     fn a_run_that_costs_more_than_the_copy_is_not_swapped() {
         let thresholds = Thresholds { input_run: 11 * P, ..Thresholds::ALWAYS };
-        assert_eq!(thresholds.plan(P, (0, 10 * P), true, |_| 0, |_| false).swap, 0..0);
-        assert_eq!(thresholds.plan(P, (0, 11 * P), true, |_| 0, |_| false).swap, 0..11);
+        assert_eq!(thresholds.plan(P, (0, 10 * P), kept(|_| 0), |_| false).swap, 0..0);
+        assert_eq!(thresholds.plan(P, (0, 11 * P), kept(|_| 0), |_| false).swap, 0..11);
     }
 
     #[test]
@@ -440,7 +448,7 @@ mod tests {
         for thresholds in [Thresholds::ALWAYS, Thresholds::NEVER, Thresholds::derive(&micron(), P)] {
             for offset in [0, 1, 2000, P - 1] {
                 for len in [1, 100, 2095, 2096, P - 1, P, P + 1, 2 * P, 3 * P + 5] {
-                    let swap = thresholds.plan(P, (offset, len), true, shared(offset, len), |_| false).swap;
+                    let swap = thresholds.plan(P, (offset, len), kept(shared(offset, len)), |_| false).swap;
                     let count = (offset + len).div_ceil(P) as u32;
                     assert!(swap.start <= swap.end && swap.end <= count, "{offset} {len}: {swap:?}");
                 }

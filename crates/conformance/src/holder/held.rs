@@ -1,6 +1,7 @@
 //! The holder's own side: the requests that it keeps, and what it does with them when told to.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use genie_io::{
     ServiceId,
 };
 use genie_memory::{Data, DataMut, Direction};
-use genie_passing::{Outboard, Overlay, Overlays, Preferred};
+use genie_passing::{Chain, Outboard, Overlays, Preferred};
 use genie_sys::Condvar;
 use genie_sys::lock::{Mutex, MutexGuard};
 
@@ -19,13 +20,20 @@ use crate::machine::{backed, frames};
 /// What the server holds, shared between its two faces.
 #[derive(Default)]
 pub struct Held {
-    overlays: Option<Overlays>,
+    pool: Option<Pool>,
     requests: Mutex<BTreeMap<RequestId, Kept>>,
     pins: Mutex<BTreeMap<RequestId, Pinned>>,
     aborts: Mutex<Aborts>,
     /// All requests that ever came, in order.
     arrivals: Mutex<Vec<RequestId>>,
     arrived: Condvar,
+}
+
+/// Buffers of the server's own.
+struct Pool {
+    overlays: Overlays,
+    /// How long granules are, if data is put into two buffers.
+    cut_by: Option<usize>,
 }
 
 #[derive(Default)]
@@ -36,7 +44,7 @@ struct Aborts {
 
 /// One request under way.
 enum Kept {
-    Request { incoming: Incoming, overlays: BTreeMap<usize, Overlay> },
+    Request { incoming: Incoming, overlays: BTreeMap<usize, Chain> },
     Anticipated(Anticipated),
 }
 
@@ -87,7 +95,7 @@ impl Server for HoldingServer {
     }
 
     fn preferred(&self, _client: &Client, _service: ServiceId, _argument: &[u8]) -> Option<Preferred> {
-        self.0.overlays.as_ref().map(Overlays::preferred)
+        self.0.pool.as_ref().map(|pool| pool.overlays.preferred())
     }
 }
 
@@ -118,7 +126,13 @@ impl Control for Held {
 impl Held {
     /// Holds nothing yet. Input is put into these buffers, if there are any and the input fits.
     pub fn new(overlays: Option<Overlays>) -> Self {
-        Self { overlays, ..Self::default() }
+        Self { pool: overlays.map(|overlays| Pool { overlays, cut_by: None }), ..Self::default() }
+    }
+
+    /// The same, but puts each input that fits into two of these buffers, cut at a place that is no multiple of anything. If the
+    /// client's buffer begins with a granule, which is `granule` bytes long, the second part can mostly be swapped, too.
+    pub fn in_parts(overlays: Overlays, granule: usize) -> Self {
+        Self { pool: Some(Pool { overlays, cut_by: Some(granule) }), ..Self::default() }
     }
 
     /// The request that arrived as number `number`, as soon as it does; none, when it does not for long.
@@ -180,7 +194,7 @@ impl Held {
                 self.pins.lock().insert(request, pin);
                 Answer::Done
             }),
-            other => kept.change(self.overlays.as_ref(), other),
+            other => kept.change(self.pool.as_ref(), other),
         };
         self.requests().insert(request, kept);
         answer.unwrap_or_else(Answer::Refused)
@@ -251,8 +265,8 @@ impl Kept {
 
     fn reply(self, result: Result<(), ServerError>) -> Answer {
         let Self::Request { mut incoming, overlays } = self else { return Answer::Done };
-        for (buffer, overlay) in overlays {
-            if let Err(error) = incoming.overlay(buffer, 0, overlay) {
+        for (buffer, chain) in overlays {
+            if let Err(error) = incoming.overlay(buffer, 0, chain) {
                 return Answer::Refused(error.to_string());
             }
         }
@@ -270,7 +284,7 @@ impl Kept {
         }
     }
 
-    fn change(&mut self, pool: Option<&Overlays>, command: Command) -> Result<Answer, String> {
+    fn change(&mut self, pool: Option<&Pool>, command: Command) -> Result<Answer, String> {
         let Self::Request { incoming, overlays } = self else {
             return Err("its client has the reply already".to_owned());
         };
@@ -320,16 +334,43 @@ impl Outboard for Device {
 
 /// Where the data of input buffer `buffer` is to be written.
 fn input<'r>(
-    pool: Option<&Overlays>,
+    pool: Option<&Pool>,
     incoming: &'r mut Incoming,
-    overlays: &'r mut BTreeMap<usize, Overlay>,
+    overlays: &'r mut BTreeMap<usize, Chain>,
     buffer: usize,
 ) -> Result<DataMut<'r>, Error> {
-    if !overlays.contains_key(&buffer) && !overlaid(pool, incoming, buffer) {
-        return incoming.ready(buffer);
+    if overlays.contains_key(&buffer) {
+        return Ok(overlays[&buffer].data());
     }
-    let taken = || pool.and_then(Overlays::allocate).expect("a free overlay buffer");
-    Ok(overlays.entry(buffer).or_insert_with(taken).data())
+    let len = incoming.len(buffer);
+    let is_one = incoming.direction(buffer) == Ok(Direction::In) && incoming.elements(buffer) == 1;
+    match pool.filter(|pool| is_one && pool.fits(len)) {
+        Some(pool) => Ok(overlays.entry(buffer).or_insert_with(|| pool.take(len)).data()),
+        None => incoming.ready(buffer),
+    }
+}
+
+impl Pool {
+    /// The parts of buffers that an input of `len` bytes is put into.
+    fn parts(&self, len: usize) -> Vec<Range<usize>> {
+        let (room, cut) = (self.overlays.preferred().len, len / 2 + 77);
+        let Some(granule) = self.cut_by.filter(|_| cut < len) else {
+            return std::iter::once(0..room).collect();
+        };
+        let (from, rest) = (cut % granule, len - cut);
+        let from = if from + rest <= room { from } else { 0 };
+        vec![0..cut, from..from + rest]
+    }
+
+    fn fits(&self, len: usize) -> bool {
+        let (room, parts) = (self.overlays.preferred().len, self.parts(len));
+        parts.iter().all(|part| part.end <= room) && parts.iter().map(Range::len).sum::<usize>() >= len
+    }
+
+    fn take(&self, len: usize) -> Chain {
+        let taken = |part| self.overlays.allocate().expect("a free overlay buffer").part(part);
+        self.parts(len).into_iter().map(taken).collect()
+    }
 }
 
 /// The memory objects that hold data.
@@ -350,11 +391,4 @@ fn frames_of(data: &Data<'_>, granule: usize) -> Option<Vec<u64>> {
     data.to_vec();
     let each = places(data).into_iter().map(|(addr, len)| frames(addr, len, granule));
     each.collect::<Option<Vec<_>>>().map(|frames| frames.concat())
-}
-
-/// Whether input buffer `buffer` is to be overlaid with a buffer of the pool.
-fn overlaid(pool: Option<&Overlays>, incoming: &Incoming, buffer: usize) -> bool {
-    let fits =
-        |pool: &Overlays| incoming.elements(buffer) == 1 && incoming.len(buffer) <= pool.preferred().len;
-    incoming.direction(buffer) == Ok(Direction::In) && pool.is_some_and(fits)
 }

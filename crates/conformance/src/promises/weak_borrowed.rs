@@ -11,7 +11,7 @@ use super::schemes::{filled, weak_native};
 use crate::Scene;
 use crate::bytes::{pattern, same};
 use crate::holder::{HOLD, Name};
-use crate::setup::fresh_seed;
+use crate::setup::{Buffering, fresh_seed};
 
 pub(crate) fn input_fills_the_borrowed_bytes(t: &Scene) {
     for scheme in weak_native() {
@@ -27,7 +27,9 @@ pub(crate) fn input_fills_the_borrowed_bytes(t: &Scene) {
         });
         same(&buffer, &bytes, scheme);
         let receipt = reply.buffers[0].elements[0].receipt;
-        assert_eq!(receipt.copied, 0, "{scheme}: {receipt}");
+        // Of data in several buffers of the server's own, what lies on a granule with another part's is copied.
+        let most = if t.setup().buffering == Buffering::Pooled { t.setup().granule() - 1 } else { 0 };
+        assert!(receipt.copied <= most, "{scheme}: {receipt}");
         assert_eq!(receipt.referenced as usize, t.setup().granules(), "{scheme}: {receipt}");
     }
 }

@@ -3,7 +3,7 @@
 //! Source: thesis §7.4.3, table 7.3.
 
 use genie_memory::Direction;
-use genie_passing::{Outboard, Overlay};
+use genie_passing::{Chain, Outboard};
 
 use super::Incoming;
 use crate::Error;
@@ -11,15 +11,16 @@ use crate::work::Transfer;
 use crate::work::forwarded::Supply;
 
 impl Incoming {
-    /// Overlays a buffer of the server's own, filled already, on element `element` of input buffer `index`, instead of
-    /// making that element ready. [`Incoming::set_actual`] still has to say how many bytes came.
+    /// Overlays one or more buffers of the server's own, filled already, on element `element` of input buffer `index`, instead of
+    /// making that element ready: an [`Overlay`](genie_passing::Overlay), or a [`Chain`] of them. [`Incoming::set_actual`] still has
+    /// to say how many bytes came.
     ///
     /// # Errors
     /// There is no such input buffer or element ([`Error::NoSuchBuffer`], [`Error::NoSuchElement`]).
     /// [`Error::ReadyAlready`]: the element was made ready, overlaid, linked to outboard memory or forwarded before, and stays as it
-    /// was; the overlay buffer goes back to its pool.
-    pub fn overlay(&mut self, index: usize, element: usize, overlay: Overlay) -> Result<(), Error> {
-        self.supply(index, element, Supply::Overlay(overlay))
+    /// was; the overlay buffers go back to their pools.
+    pub fn overlay(&mut self, index: usize, element: usize, overlays: impl Into<Chain>) -> Result<(), Error> {
+        self.supply(index, element, Supply::Overlay(overlays.into()))
     }
 
     /// Links data in a device's own memory to element `element` of input buffer `index`, instead of making that element

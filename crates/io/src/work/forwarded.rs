@@ -17,7 +17,7 @@
 //! Source: thesis §7.5.
 
 use genie_memory::{Data, Segments, SystemBuffer, part};
-use genie_passing::{Input, Outboard, Overlay, Parties, Receipt};
+use genie_passing::{Chain, Input, Outboard, Parties, Receipt};
 
 use crate::Error;
 use crate::primitive::Mutex;
@@ -26,7 +26,7 @@ use crate::server::service::Access;
 /// Input data that a server has, but not in the memory that it was shown.
 #[derive(Debug)]
 pub(crate) enum Supply {
-    Overlay(Overlay),
+    Overlay(Chain),
     Outboard(Box<dyn Outboard>),
 }
 
@@ -48,7 +48,7 @@ struct State {
     /// Whether a server in another process is shown the memory, and nobody else has been given it.
     is_shown: bool,
     /// Buffers that were in place of memory and no longer are.
-    spent: Vec<Overlay>,
+    spent: Vec<Chain>,
     /// Memory that a server in another process was shown, and in which the data no longer is.
     left: Option<SystemBuffer>,
 }
@@ -63,7 +63,7 @@ impl Supply {
     /// When the input is ready already.
     pub(crate) fn put_in(self, input: &mut Input) -> Result<(), Error> {
         match self {
-            Self::Overlay(overlay) => input.overlay(overlay),
+            Self::Overlay(chain) => input.overlay(chain),
             Self::Outboard(outboard) => input.outboard(outboard)?,
         }
         Ok(())
@@ -71,7 +71,7 @@ impl Supply {
 
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Overlay(overlay) => overlay.len(),
+            Self::Overlay(chain) => chain.len(),
             Self::Outboard(outboard) => outboard.len(),
         }
     }

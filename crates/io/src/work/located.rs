@@ -383,8 +383,8 @@ impl Located {
         let all = self.data_mut();
         let into = all.part(0..actual.min(all.len()));
         match supply {
-            Supply::Overlay(overlay) => {
-                let copied = into.copy_data(&overlay.data());
+            Supply::Overlay(chain) => {
+                let copied = into.copy_data(&chain.data());
                 self.receipt.copied += copied;
                 self.receipt.reason = Some(Reason::Overlaid);
             }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 /// `len` consecutive numbers from `start` on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) start: u32,
     pub(crate) len: u32,

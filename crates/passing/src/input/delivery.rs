@@ -4,11 +4,22 @@
 //! device transfer it.
 //! Source: thesis §4.1, §7.4.2 to §7.4.4.
 
-use genie_memory::{Direction, InputPlan, SystemBuffer};
+use genie_memory::{Direction, InputPlan, LenderId, Part, Swapped, SystemBuffer};
+use smallvec::SmallVec;
 
 use super::{Buffering, Input, Target};
 use crate::in_place::host;
-use crate::{Reason, Result, Scheme};
+use crate::{Chain, Reason, Result, Scheme};
+
+/// A part of the data that one system buffer holds.
+struct Piece<'s> {
+    system: &'s mut SystemBuffer,
+    part: Part,
+    /// Which of its granules are to be swapped.
+    plan: InputPlan,
+    /// Which were.
+    swapped: Swapped,
+}
 
 impl Input {
     /// Copies the first data bytes elsewhere without completing the input; returns how many. Data that is still in a
@@ -95,29 +106,18 @@ impl Input {
     /// Passes data by swapping the granules for which that pays: into native memory at `bytes`, or into an immigrating
     /// region.
     pub(super) fn swap(&mut self, actual: usize, bytes: &mut Option<&mut [u8]>) -> Result<()> {
-        if let (Some(immigrating), Buffering::Overlaid(overlay)) =
-            (&mut self.immigrating, &mut self.buffering)
-            && let Some(system) = overlay.buffer_mut()
-        {
-            immigrating.align(system, actual)?;
-        }
+        self.align(actual)?;
         self.reinstate()?;
         if actual == 0 {
             return Ok(());
         }
-        let (addr, plan) = match (&self.immigrating, bytes.as_ref()) {
-            (Some(immigrating), _) => {
-                let addr = immigrating.addr();
-                let granule = self.space().at(addr).granule();
-                (addr, InputPlan { swap: 0..((addr & (granule - 1)) + actual).div_ceil(granule) as u32 })
-            }
-            (None, Some(bytes)) => {
-                let addr = bytes.as_ptr().addr();
-                (addr, self.passing().plan(addr, actual, self.parties.server))
-            }
+        let addr = match (&self.immigrating, bytes.as_ref()) {
+            (Some(immigrating), _) => immigrating.addr(),
+            (None, Some(bytes)) => bytes.as_ptr().addr(),
             (None, None) => return Ok(()),
         };
-        let space = self.passing().space().clone();
+        let passing = self.passing().clone();
+        let space = passing.space();
         let redelivered = match self.target {
             Target::Native { addr: asked, .. } => asked != addr,
             Target::Migrant { .. } => false,
@@ -130,28 +130,48 @@ impl Input {
             self.copyout(bytes);
             return Ok(());
         }
-        let system = match &mut self.buffering {
-            Buffering::Overlaid(overlay) => overlay.buffer_mut(),
-            Buffering::Customized | Buffering::Outboard(_) => self.system.as_mut(),
-        };
-        let Some(system) = system else { return Ok(()) };
-        let granule = space.at(addr).granule();
-        let is_alike = system.space().granule() == granule;
-        let aligned = is_alike && system.alignment() == Some(addr & (granule - 1));
-        let passed = match (&mut self.immigrating, bytes) {
-            (Some(immigrating), _) => immigrating.deliver(system, actual, &plan)?,
-            (None, Some(bytes)) => space.deliver(system, bytes, &plan)?,
+        let (server, granule) = (self.parties.server, space.at(addr).granule());
+        let is_overlaid = matches!(self.buffering, Buffering::Overlaid(_));
+        let is_region = self.immigrating.is_some();
+        let mut pieces = pieces(&mut self.buffering, &mut self.system, actual);
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let delivery = match (&mut self.immigrating, bytes) {
+            (Some(immigrating), _) => immigrating.delivery(actual)?,
+            (None, Some(bytes)) => space.delivery(bytes)?,
             (None, None) => return Ok(()),
         };
+        let mut delivery = if is_overlaid { delivery.completing() } else { delivery };
+        for Piece { part, plan, .. } in &mut pieces {
+            let end = (addr + part.at) % granule + part.len;
+            *plan = match is_region {
+                true => InputPlan { swap: 0..end.div_ceil(granule) as u32 },
+                false => passing.plan_part(addr..addr + actual, *part, server, is_overlaid),
+            };
+        }
+        let wanted = planned(&pieces);
+        let unaligned = pieces.iter_mut().filter(|piece| !delivery.is_aligned(piece.system, piece.part));
+        unaligned.for_each(|piece| piece.plan = InputPlan::default());
+        let aligned = planned(&pieces);
+        settle(&mut pieces, addr, granule);
+        for Piece { system, part, plan, swapped } in &mut pieces {
+            *swapped = delivery.swap(system, *part, plan)?;
+        }
+        for Piece { system, part, swapped, .. } in &mut pieces {
+            delivery.copy_out(system, *part, *swapped);
+        }
+        let passed = delivery.passed();
         self.receipt.copied += passed.copied + passed.kept;
+        self.receipt.zeroed += passed.zeroed;
         self.receipt.swapped += passed.swapped;
         if passed.copied > 0 {
-            let planned = plan.swap.len() as u32;
+            let settled = planned(&pieces);
             self.receipt.copied_because(match passed.swapped {
-                0 if planned == 0 => Reason::Short,
+                0 if wanted == 0 => Reason::Short,
                 0 if redelivered => Reason::Redelivered,
-                0 if !aligned => Reason::Unaligned,
-                swapped if swapped < planned => Reason::Kernel,
+                _ if aligned < wanted => Reason::Unaligned,
+                swapped if swapped < settled => Reason::Kernel,
                 _ => Reason::Edges,
             });
         } else if passed.kept > 0 {
@@ -163,24 +183,53 @@ impl Input {
         Ok(())
     }
 
-    /// The system buffer that holds the data.
-    fn source(&mut self) -> Option<&mut SystemBuffer> {
-        match &mut self.buffering {
-            Buffering::Overlaid(overlay) => overlay.buffer_mut(),
-            Buffering::Customized | Buffering::Outboard(_) => self.system.as_mut(),
+    /// Has overlaid data lie in an immigrating region so that the longest of its parts can be swapped in.
+    fn align(&mut self, actual: usize) -> Result<()> {
+        if let (Some(immigrating), Buffering::Overlaid(chain)) = (&mut self.immigrating, &mut self.buffering)
+            && let Some((part, system)) = longest(chain, actual)
+        {
+            immigrating.align(system, part, actual)?;
         }
+        Ok(())
     }
 
     pub(super) fn fill_region(&mut self, actual: usize) -> Result<()> {
         // A server without data need not have asked for memory; the client gets a region all the same.
         self.run_ready()?;
         let space = self.space().clone();
-        let Some(system) = self.source() else { return Ok(()) };
+        let source = match &mut self.buffering {
+            Buffering::Overlaid(chain) => match chain.whole_mut() {
+                Some(system) => Some(system),
+                None => return self.fill_region_from_parts(actual),
+            },
+            Buffering::Customized | Buffering::Outboard(_) => self.system.as_mut(),
+        };
+        let Some(system) = source else { return Ok(()) };
         let (granule, offset) = (system.space().granule(), system.alignment().unwrap_or_default());
         let (migrant, zeroed) = space.region_from(system, actual)?;
         self.receipt.mapped += (offset + actual).div_ceil(granule) as u32;
         self.receipt.zeroed += zeroed;
         self.migrant = Some(migrant);
+        Ok(())
+    }
+
+    /// Fills a region with fresh granules, with which those of the overlay buffers then change places: so each buffer is refilled,
+    /// too.
+    fn fill_region_from_parts(&mut self, actual: usize) -> Result<()> {
+        let Buffering::Overlaid(chain) = &mut self.buffering else { return Ok(()) };
+        let passing = self.passing.as_ref().expect("an input has its engine until it ends");
+        let found = longest(chain, actual);
+        let (space, offset) = match &found {
+            Some((part, system)) => (system.space(), part.offset_in(system).unwrap_or_default()),
+            None => (passing.space(), 0),
+        };
+        let mut fresh = space.aligned_buffer_from(LenderId::OWN, offset, actual)?;
+        let (region, zeroed) = space.immigrating_from(&mut fresh, actual)?;
+        self.receipt.mapped += (offset + actual).div_ceil(space.granule()) as u32;
+        self.receipt.zeroed += zeroed;
+        self.immigrating = Some(region);
+        self.swap(actual, &mut None)?;
+        self.migrant = self.immigrating.take().map(|immigrating| immigrating.arrive(actual));
         Ok(())
     }
 
@@ -190,5 +239,61 @@ impl Input {
             Buffering::Outboard(outboard) => outboard.fill(&host(&self.system, &self.reference)),
             Buffering::Customized | Buffering::Overlaid(_) => Ok(()),
         }
+    }
+}
+
+/// The parts that the first `actual` bytes are in.
+fn pieces<'s>(
+    buffering: &'s mut Buffering,
+    system: &'s mut Option<SystemBuffer>,
+    actual: usize,
+) -> SmallVec<[Piece<'s>; 1]> {
+    let piece = |(part, system)| {
+        let (plan, swapped) = (InputPlan::default(), Swapped::default());
+        Piece { system, part, plan, swapped }
+    };
+    match buffering {
+        Buffering::Overlaid(chain) => chain.parts_mut(actual).map(piece).collect(),
+        Buffering::Customized | Buffering::Outboard(_) => {
+            system.as_mut().map(|system| piece((Part::all(actual), system))).into_iter().collect()
+        }
+    }
+}
+
+/// The longest part of the first `actual` bytes.
+fn longest(chain: &mut Chain, actual: usize) -> Option<(Part, &mut SystemBuffer)> {
+    chain.parts_mut(actual).max_by_key(|(part, _)| part.len)
+}
+
+/// How many granules are to be swapped.
+fn planned(pieces: &[Piece<'_>]) -> u32 {
+    pieces.iter().map(|piece| piece.plan.swap.len() as u32).sum()
+}
+
+/// Has only one part swapped into each of the client's granules: of those that are to be, the one with the most data there.
+fn settle(pieces: &mut [Piece<'_>], addr: usize, granule: usize) {
+    // The part that is swapped last so far, the last granule that it is swapped into, and how many bytes it has there.
+    let mut last: Option<(usize, usize, usize)> = None;
+    for index in 0..pieces.len() {
+        let Piece { part, plan, .. } = &pieces[index];
+        let (start, end) = (addr + part.at, addr + part.at + part.len);
+        let first = start / granule;
+        let in_granule = |number: usize| end.min((number + 1) * granule) - start.max(number * granule);
+        let (from, to) = (first + plan.swap.start as usize, first + plan.swap.end as usize);
+        if from >= to {
+            continue;
+        }
+        let (here, at_end) = (in_granule(from), (index, to - 1, in_granule(to - 1)));
+        if let Some((before, _, there)) = last.filter(|(_, shared, _)| *shared == from) {
+            if there >= here {
+                pieces[index].plan.swap.start += 1;
+                if to - from == 1 {
+                    continue;
+                }
+            } else {
+                pieces[before].plan.swap.end -= 1;
+            }
+        }
+        last = Some(at_end);
     }
 }

@@ -8,7 +8,7 @@ use super::{Buffering, Input, Target};
 use crate::operation::Operation;
 use crate::parties::needs_completion;
 use crate::recorder::{Column, Moment, Watch};
-use crate::{Overlay, Parties, Reason, Result, Scheme};
+use crate::{Chain, Parties, Reason, Result, Scheme};
 
 impl Input {
     /// Zeroes the whole system buffer if `server` did not lend it: the server is about to see the buffer (as a
@@ -50,13 +50,13 @@ impl Input {
     }
 
     /// Makes the input ready as if it had been neither overlaid nor linked to outboard memory, and copies the first
-    /// `actual` bytes from the overlay buffer or outboard memory into its customized memory. This is for data that another
-    /// server is to work on, or that can't be passed as it is. Returns the overlay buffer, which somebody may still look
+    /// `actual` bytes from the overlay buffers or outboard memory into its customized memory. This is for data that another
+    /// server is to work on, or that can't be passed as it is. Returns the overlay buffers, which somebody may still look
     /// at.
     ///
     /// # Errors
     /// No memory, or [`Error::Outboard`](crate::Error::Outboard): the data is where it was.
-    pub fn customize(&mut self, actual: usize) -> Result<Option<Overlay>> {
+    pub fn customize(&mut self, actual: usize) -> Result<Option<Chain>> {
         let is_elsewhere = match self.buffering {
             Buffering::Customized => false,
             Buffering::Overlaid(_) => true,
@@ -74,10 +74,10 @@ impl Input {
         }
         let into = self.data().part(0..actual.min(self.len()));
         match supply {
-            Buffering::Overlaid(overlay) => {
-                self.receipt.copied += into.copy_data(&overlay.data());
+            Buffering::Overlaid(chain) => {
+                self.receipt.copied += into.copy_data(&chain.data());
                 self.receipt.reason = Some(Reason::Overlaid);
-                Ok(Some(overlay))
+                Ok(Some(chain))
             }
             Buffering::Outboard(mut outboard) => {
                 if let Err(error) = outboard.fill(&into) {

@@ -54,7 +54,7 @@ pub(crate) fn while_pages_stay(test: impl Fn()) {
 }
 
 /// How many pages the kernel has moved since the machine started.
-fn pages_moved() -> u64 {
+pub(crate) fn pages_moved() -> u64 {
     let counts = read_to_string("/proc/vmstat").expect("/proc is mounted");
     let moved = counts.lines().find_map(|line| line.strip_prefix("pgmigrate_success "));
     moved.map_or(0, |moved| moved.parse().expect("a count"))

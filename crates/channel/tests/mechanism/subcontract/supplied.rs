@@ -1,10 +1,12 @@
 //! Servers that overlay or link data of their own, and then forward the buffer: the later server's data is the newer.
 
+use std::ops::Range;
+
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Listener, ServeOptions};
 use genie_conformance::assert_idle;
 use genie_io::{In, Incoming, Interface, Server, ServerError, ServerHandle};
-use genie_passing::{Overlays, Scheme};
+use genie_passing::{Chain, Overlays, Scheme};
 
 use super::{ASK, Contractor, Fixture, relay};
 use crate::on_each_kind;
@@ -61,9 +63,15 @@ impl Supplying {
             if self.outboard {
                 request.outboard(0, 0, Box::new(Device(older.clone())))?;
             } else {
-                let overlay = overlays.allocate().expect("a buffer of the pool");
-                overlay.data().copy_from(&older);
-                request.overlay(0, 0, overlay)?;
+                // In two parts, at a place that is no multiple of anything.
+                let cut = older.len() / 2 + 77;
+                let part = |part: Range<usize>| {
+                    let overlay = overlays.allocate().expect("a buffer of the pool").part(part.clone());
+                    overlay.data().copy_from(&older[part]);
+                    overlay
+                };
+                let chain: Chain = [0..cut, cut..older.len()].map(part).into_iter().collect();
+                request.overlay(0, 0, chain)?;
             }
             let fragment = request.fragment(0, self.from..request.len(0))?;
             let asked = interface.request(&later, ASK).input(In::fragment(fragment)).send();
@@ -77,7 +85,7 @@ impl Supplying {
 /// had forwarded the element to had stored since.
 fn a_later_server_stores_over_what_a_subcontractor_has_supplied(fixture: &Fixture) {
     let len = 2 * fixture.granule();
-    let overlays = Overlays::reserve(fixture.interface.space(), 0, len, 1).expect("memory for the pool");
+    let overlays = Overlays::reserve(fixture.interface.space(), 0, len, 2).expect("memory for the pool");
     let (older, newer) = (pattern(18, len), pattern(19, len));
     for case in Supplying::cases(len) {
         let relay =
@@ -88,7 +96,7 @@ fn a_later_server_stores_over_what_a_subcontractor_has_supplied(fixture: &Fixtur
             let mut reply = request.send().unwrap_or_else(|failed| panic!("{scheme}, {case:?}: {failed}"));
             let buffer = reply.take_buffer().expect("the buffer");
             same(&buffer[..len], &case.expected(&older, &newer), format!("{scheme}, {case:?}"));
-            assert_eq!(overlays.free(), 1, "{scheme}, {case:?}: the overlay buffer is the subcontractor's");
+            assert_eq!(overlays.free(), 2, "{scheme}, {case:?}: the overlay buffers are the subcontractor's");
         }
     }
     drop(overlays);
@@ -100,7 +108,7 @@ fn a_later_server_stores_over_what_the_server_of_a_client_elsewhere_has_supplied
     let len = 2 * fixture.granule();
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
-    let overlays = Overlays::reserve(fixture.interface.space(), 0, len, 1).expect("memory for the pool");
+    let overlays = Overlays::reserve(fixture.interface.space(), 0, len, 2).expect("memory for the pool");
     let (older, newer) = (pattern(21, len), pattern(22, len));
     for case in Supplying::cases(len) {
         let options =

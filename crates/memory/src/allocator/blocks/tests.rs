@@ -27,7 +27,8 @@ fn a_block_that_moves_beside_a_protected_one_leaves_it_protected() {
     let mut systems = [(); 2].map(|()| space.aligned_buffer(0, LEN).unwrap());
     for (system, addr) in systems.iter_mut().zip([neighbour, block]) {
         system.data().fill(7);
-        let passed = space.deliver_at(system, addr, LEN, &InputPlan { swap: 0..64 }).unwrap();
+        let passed =
+            space.delivery_at(addr, LEN).unwrap().from_one(system, &InputPlan { swap: 0..64 }).unwrap();
         assert_eq!(passed.swapped, 64);
     }
     space.give_block(&BOUNDS, room);
