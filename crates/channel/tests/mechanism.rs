@@ -1,6 +1,7 @@
 //! Mechanisms: right bytes could come from a hidden copy; page frames and receipts show whether they did.
 
 mod chains;
+mod cuts;
 mod foreign;
 mod input;
 mod output;

@@ -59,6 +59,9 @@ pub struct Part {
     pub at: usize,
     /// Its length.
     pub len: usize,
+    /// Whether the system buffer has other data, which has to stay. Such a buffer is not swapped into granules that a pending request
+    /// uses, since it could lose its memory.
+    pub is_shared: bool,
 }
 
 /// Which slots a part's data was swapped into, and whether a pending request uses what came out of them.
@@ -88,7 +91,7 @@ pub struct Delivery<'b> {
 impl Part {
     /// All of an input's data, from the beginning of a system buffer on.
     pub const fn all(len: usize) -> Self {
-        Self { from: 0, at: 0, len }
+        Self { from: 0, at: 0, len, is_shared: false }
     }
 
     /// How far into a granule the input's data has to begin so that this part, which is in `system`, can be swapped; `None` for
@@ -143,7 +146,7 @@ impl<'b> Delivery<'b> {
     pub fn swap(&mut self, system: &mut SystemBuffer, part: Part, plan: &InputPlan) -> Result<Swapped> {
         let core = self.space.core();
         system.assert_of(self.space);
-        let Part { from, at, len } = part;
+        let Part { from, at, len, is_shared } = part;
         assert!(
             from + len <= system.len(),
             "{len} bytes from {from} on of a system buffer of {}",
@@ -158,7 +161,8 @@ impl<'b> Delivery<'b> {
         }
         let granule = (system.alignment().unwrap_or_default() + from) / core.granule();
         let before = granule + (first - slots.start) as usize;
-        let swapped = self.swap_slots(core, system, before, Run { start: first, len: end - first })?;
+        let slots = Run { start: first, len: end - first };
+        let swapped = self.swap_slots(core, system, before, slots, is_shared)?;
         self.next = self.next.max(swapped.slots.end());
         Ok(swapped)
     }
@@ -170,6 +174,7 @@ impl<'b> Delivery<'b> {
         system: &mut SystemBuffer,
         before: usize,
         slots: Run,
+        is_shared: bool,
     ) -> Result<Swapped> {
         let Some((granules, window)) = system.granules_mut() else { return Ok(Swapped::default()) };
         let granules = &mut granules[before..before + slots.len as usize];
@@ -179,6 +184,10 @@ impl<'b> Delivery<'b> {
         if region.is_none() || state.slots.run(slots).any(|slot| slot.region != region) {
             // After a part was swapped, the delivery has to go on.
             return if self.passed.swapped == 0 { Err(self.foreign()) } else { Ok(Swapped::default()) };
+        }
+        let is_used = |granule: u32| state.granules.get(granule).is_referenced();
+        if is_shared && state.slots.run(slots).any(|slot| slot.granule.is_some_and(is_used)) {
+            return Ok(Swapped::default());
         }
         let (guarded, completed) = state.reverse_copyout(core, granules, slots, self);
         let swapped = match completed {

@@ -7,6 +7,7 @@ on_each_kind!(
     a_granule_is_swapped_with_one_part_and_what_is_beside_it_zeroed,
     a_part_is_taken_from_anywhere_in_its_buffer,
     what_replaces_granules_under_output_comes_after_the_copy,
+    a_buffer_with_other_data_is_not_swapped_into_granules_under_output,
 );
 
 /// What system buffers hold besides data.
@@ -22,10 +23,11 @@ fn a_granule_is_swapped_with_one_part_and_what_is_beside_it_zeroed(machine: Mach
     for system in &systems {
         system.data().fill(OTHERS);
     }
-    let parts = [Part { from: offset, at: 0, len: first }, Part { from: first, at: first, len: second }];
+    let parts =
+        [Part { from: offset, ..Part::all(first) }, Part { from: first, at: first, ..Part::all(second) }];
     let mut data = pattern(1, len);
     data.iter_mut().filter(|byte| **byte == OTHERS).for_each(|byte| *byte = 0);
-    for (system, Part { from, at, len }) in systems.iter().zip(parts) {
+    for (system, Part { from, at, len, .. }) in systems.iter().zip(parts) {
         system.data().part(from..from + len).copy_from(&data[at..at + len]);
     }
     let mut buffer = space.allocate_at(offset, len).unwrap();
@@ -63,7 +65,7 @@ fn a_part_is_taken_from_anywhere_in_its_buffer(machine: Machine) {
     let own = pattern(3, buffer.len());
     buffer.copy_from_slice(&own);
     // The data begins in the system buffer's third granule.
-    let part = Part { from: 2 * granule + 3, at: 0, len: granule + 5 };
+    let part = Part { from: 2 * granule + 3, ..Part::all(granule + 5) };
     let mut delivery = space.delivery(&mut buffer[10..granule + 15]).unwrap();
     assert!(delivery.is_aligned(&system, part));
     let swapped = delivery.swap(&mut system, part, &InputPlan { swap: 0..2 }).unwrap();
@@ -93,6 +95,28 @@ fn what_replaces_granules_under_output_comes_after_the_copy(machine: Machine) {
     assert_eq!(delivery.passed(), Passed { swapped: 1, copied: granule, ..Passed::default() });
     same(&buffer, &data, "the data");
     assert!(seen(&output).iter().all(|byte| *byte == 4), "the output");
+    drop(output);
+    checked(&space);
+}
+
+/// Without memory for fresh granules, the system buffer would lose all of its own.
+fn a_buffer_with_other_data_is_not_swapped_into_granules_under_output(machine: Machine) {
+    let Some(space) = machine.protecting_space(6) else { return };
+    let granule = machine.granule();
+    let mut buffer = space.allocate(2 * granule).unwrap();
+    buffer.fill(6);
+    let output = output_of(&space, buffer.addresses().start, granule);
+    let mut system = space.aligned_buffer(0, 3 * granule).unwrap();
+    let data = pattern(7, 3 * granule);
+    system.data().copy_from(&data);
+    let part = Part { is_shared: true, ..Part::all(2 * granule) };
+    let mut delivery = space.delivery(&mut buffer).unwrap();
+    let swapped = delivery.swap(&mut system, part, &InputPlan { swap: 0..2 }).unwrap();
+    delivery.copy_out(&mut system, part, swapped);
+    assert_eq!(delivery.passed(), Passed { copied: 2 * granule, ..Passed::default() });
+    same(&buffer, &data[..2 * granule], "the data");
+    same(&system.data().to_vec(), &data, "what the system buffer has");
+    assert!(seen(&output).iter().all(|byte| *byte == 6), "the output");
     drop(output);
     checked(&space);
 }

@@ -1,14 +1,16 @@
-//! In place: inputs for which a server fills the client's own granules, and the memory that any server fills.
+//! In place: inputs for which a server fills the client's own granules, and the memory that any server fills, that of overlay
+//! buffers included.
 //!
 //! Why it is sound: the granules are referenced, and so stay where they are. Those of a migrant region belong to the input until
 //! it arrives. Those of a native buffer belong to the input because the caller that began it has promised so. Those that a
-//! device transfers to are in bytes that are borrowed mutably for the time of the delivery.
+//! device transfers to are in bytes that are borrowed mutably for the time of the delivery. Those of an overlay buffer's part stay in
+//! the buffer until the part itself is passed.
 #![allow(unsafe_code, reason = "hands out client memory to be filled, by the promises that the header names")]
 
 use genie_memory::{DataMut, Reference, SystemBuffer};
 
 use crate::input::Buffering;
-use crate::{Input, Parties, Passing, Result, Scheme, Target};
+use crate::{Input, Overlay, Parties, Passing, Result, Scheme, Target};
 
 impl Passing {
     /// Runs the request-time operations of an input by `scheme` from a server in this process.
@@ -54,6 +56,16 @@ impl Input {
             }
             Buffering::Customized | Buffering::Outboard(_) => host(&self.system, &self.reference),
         }
+    }
+}
+
+impl Overlay {
+    /// The buffer's memory, or that of the part of it, for its owner to fill.
+    pub fn data(&self) -> DataMut<'_> {
+        // SAFETY: the buffer is out of its pool while this borrows a part of it. A delivery of another part takes no granule that
+        // holds bytes of this one (`leave_shared`), and leaves the buffer its memory (`Part::is_shared`). The aliases of the
+        // granules stay mapped as long, and no Rust reference points there.
+        unsafe { DataMut::new(self.segments()) }
     }
 }
 

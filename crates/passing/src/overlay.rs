@@ -3,14 +3,18 @@
 //! How: a pool holds as many buffers as its owner reserved, of one length and one offset (the length of unstripped
 //! headers, say). A client whose buffer has the same offset receives by swapping; `preferred` tells it the offset and
 //! length (client-aligned buffering). A client of another space than the pool's gets its data by copying: pages can be
-//! passed within one space's tables only. Data that came in several buffers, packet by packet, reaches the client as a chain.
+//! passed within one space's tables only. Data that came in several buffers, packet by packet, reaches the client as a chain. A
+//! buffer with data for several requests is cut: its parts are passed one by one, each when its request succeeds, and the
+//! buffer returns to its pool with the last of them.
+//! Invariants: a granule that two parts in use share stays where it is; so do the addresses of a part's data, until that part is
+//! passed.
 //! Limits: a fixed number of buffers; when all are in use, allocation fails and the owner must wait or drop data.
 //! Source: thesis §6.1 (pooled in-host buffering), §7.4.3, table 7.3; §4.1 for preferred alignment and length.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{DataMut, Part, Segments, Space, SystemBuffer};
+use genie_memory::{DataMut, InputPlan, Part, Segments, Space, SystemBuffer, part};
 use genie_sys::lock::Mutex;
 use smallvec::SmallVec;
 
@@ -26,15 +30,31 @@ pub struct Overlays {
     recorder: Option<&'static Recorder>,
 }
 
-/// One overlay buffer, or the part of it that holds data; dropping it returns it to its pool.
+/// One overlay buffer, or the part of it that holds data; dropping it, and all other parts of it, returns it to its pool.
 #[derive(Debug)]
 pub struct Overlay {
-    pool: Overlays,
-    buffer: Option<SystemBuffer>,
+    /// None only while it is dropped.
+    taken: Option<Arc<Taken>>,
     /// The part that is passed.
     range: Range<usize>,
     /// How long taking it from the pool took, where that is recorded.
     allocation: Option<u64>,
+}
+
+/// A buffer out of its pool.
+#[derive(Debug)]
+struct Taken {
+    pool: Overlays,
+    space: Space,
+    shared: Mutex<Shared>,
+}
+
+/// What the parts of a buffer share.
+#[derive(Debug)]
+struct Shared {
+    buffer: SystemBuffer,
+    /// Those in use.
+    parts: SmallVec<[Range<usize>; 1]>,
 }
 
 /// Overlay buffers that make up one element of an input: the data of the first, then that of the second, and so on.
@@ -84,8 +104,10 @@ impl Overlays {
     pub fn allocate(&self) -> Option<Overlay> {
         let mut watch = Watch::start(self.recorder);
         let buffer = self.pool.lock().pop()?;
-        let range = 0..self.len;
-        Some(Overlay { pool: self.clone(), buffer: Some(buffer), range, allocation: watch.lap() })
+        let (range, space) = (0..self.len, buffer.space().clone());
+        let shared = Mutex::new(Shared { buffer, parts: SmallVec::from_iter([range.clone()]) });
+        let taken = Some(Arc::new(Taken { pool: self.clone(), space, shared }));
+        Some(Overlay { taken, range, allocation: watch.lap() })
     }
 
     /// The layout that lets clients receive without copying.
@@ -100,12 +122,6 @@ impl Overlays {
 }
 
 impl Overlay {
-    /// The buffer's memory, for its owner to fill.
-    pub fn data(&self) -> DataMut<'_> {
-        let all = self.buffer.as_ref().map(SystemBuffer::data).unwrap_or_default();
-        all.part(self.range.clone())
-    }
-
     /// Narrows the buffer to a part of it, which is all that is passed: what came without a packet's header, say. The client is
     /// shown nothing else of it.
     ///
@@ -118,8 +134,28 @@ impl Overlay {
             "bytes {part:?} of an overlay buffer of {}",
             self.len()
         );
-        self.range = self.range.start + part.start..self.range.start + part.end;
+        let narrowed = self.range.start + part.start..self.range.start + part.end;
+        self.become_parts([narrowed.clone()]);
+        self.range = narrowed;
         self
+    }
+
+    /// Cuts it in two, the first `at` bytes and the rest, for different elements or requests.
+    ///
+    /// Shape: a granule that both share is copied for the part that is passed while the other is in use, and may be swapped for
+    /// the other. No client is shown bytes of the other part.
+    ///
+    /// # Panics
+    /// When it has fewer bytes.
+    #[must_use]
+    pub fn cut(mut self, at: usize) -> (Self, Self) {
+        assert!(at <= self.len(), "an overlay buffer of {} bytes was to be cut at {at}", self.len());
+        let middle = self.range.start + at;
+        let (first, rest) = (self.range.start..middle, middle..self.range.end);
+        self.become_parts([first.clone(), rest.clone()]);
+        self.range = first;
+        let rest = Self { taken: self.taken.clone(), range: rest, allocation: None };
+        (self, rest)
     }
 
     /// Its length in bytes.
@@ -130,6 +166,60 @@ impl Overlay {
     /// Whether it holds no bytes.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
+    }
+
+    fn taken(&self) -> &Taken {
+        self.taken.as_ref().expect("taken only when it is dropped")
+    }
+
+    /// Where the bytes are.
+    pub(crate) fn segments(&self) -> Segments {
+        let taken = self.taken();
+        let shared = match taken.space.is_inherited() {
+            // In a child made by fork, the lock may be held by a thread of its parent's.
+            true => taken.shared.try_lock(),
+            false => Some(taken.shared.lock()),
+        };
+        shared.map_or_else(Segments::new, |shared| part(&shared.buffer.segments(), self.range.clone()))
+    }
+
+    /// Calls `act` with the buffer. The granules that this part shares with another one must stay.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut SystemBuffer) -> R) -> R {
+        act(&mut self.taken().shared.lock().buffer)
+    }
+
+    /// Puts other parts on record in place of this one.
+    fn become_parts<const N: usize>(&self, others: [Range<usize>; N]) {
+        let mut shared = self.taken().shared.lock();
+        if let Some(index) = shared.parts.iter().position(|part| *part == self.range) {
+            shared.parts.swap_remove(index);
+        }
+        shared.parts.extend(others);
+    }
+
+    /// Whether another part of the buffer is in use.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.taken().shared.lock().parts.len() > 1
+    }
+
+    /// Leaves out of a plan for the `len` bytes from `from` on what this part shares with another one: the first granule, or the last.
+    pub(crate) fn leave_shared(&self, plan: &mut InputPlan, Part { from, len, .. }: Part) {
+        let shared = self.taken().shared.lock();
+        let (granule, offset) =
+            (shared.buffer.space().granule(), shared.buffer.alignment().unwrap_or_default());
+        let of = |byte: usize| (offset + byte) / granule;
+        let others = || shared.parts.iter().filter(|other| **other != self.range && !other.is_empty());
+        let is_shared =
+            |number: usize| others().any(|other| (of(other.start)..=of(other.end - 1)).contains(&number));
+        let (first, last) = (of(from), of(from + len - 1));
+        let count = (last - first) as u32;
+        if is_shared(first) {
+            plan.swap.start = plan.swap.start.max(1);
+        }
+        if is_shared(last) {
+            plan.swap.end = plan.swap.end.min(count);
+        }
+        plan.swap.end = plan.swap.end.max(plan.swap.start);
     }
 }
 
@@ -167,24 +257,27 @@ impl Chain {
 
     /// Whether its pages can be passed to a client of `space`.
     pub(crate) fn is_of(&self, space: &Space) -> bool {
-        self.0.iter().filter_map(|overlay| overlay.buffer.as_ref()).all(|buffer| buffer.space().is(space))
+        self.0.iter().all(|overlay| overlay.taken().space.is(space))
     }
 
-    /// Its only buffer, if the data begins where that buffer does.
+    /// Its only buffer, if the data begins where that buffer does, and nothing else in that is in use.
     pub(crate) fn whole_mut(&mut self) -> Option<&mut SystemBuffer> {
         match &mut self.0[..] {
-            [Overlay { buffer, range, .. }] if range.start == 0 => buffer.as_mut(),
+            [Overlay { taken: Some(taken), range, .. }] if range.start == 0 => {
+                Arc::get_mut(taken).map(|taken| &mut taken.shared.get_mut().buffer)
+            }
             _ => None,
         }
     }
 
     /// The buffers that hold the first `actual` bytes, with their parts of these.
-    pub(crate) fn parts_mut(&mut self, actual: usize) -> impl Iterator<Item = (Part, &mut SystemBuffer)> {
+    pub(crate) fn parts(&self, actual: usize) -> impl Iterator<Item = (Part, &Overlay)> {
         let mut at = 0;
-        self.0.iter_mut().filter_map(move |Overlay { buffer, range, .. }| {
-            let part = Part { from: range.start, at, len: range.len().min(actual - at) };
-            at += part.len;
-            buffer.as_mut().filter(|_| part.len > 0).map(|buffer| (part, buffer))
+        self.0.iter().filter_map(move |overlay| {
+            let len = overlay.len().min(actual - at);
+            let part = Part { from: overlay.range.start, at, len, is_shared: overlay.is_shared() };
+            at += len;
+            (len > 0).then_some((part, overlay))
         })
     }
 }
@@ -203,16 +296,19 @@ impl FromIterator<Overlay> for Chain {
 
 impl Drop for Overlay {
     fn drop(&mut self) {
-        let Some(mut buffer) = self.buffer.take() else { return };
-        // In a child made by fork, the pool's lock may be held by a thread of its parent's.
-        if buffer.space().is_inherited() {
+        let Some(taken) = &self.taken else { return };
+        // In a child made by fork, the locks may be held by a thread of its parent's.
+        if taken.space.is_inherited() {
             return;
         }
+        self.become_parts([]);
+        let Some(Taken { pool, shared, .. }) = self.taken.take().and_then(Arc::into_inner) else { return };
+        let mut buffer = shared.into_inner().buffer;
         // A buffer whose granules became a client's region is refilled; where there is no memory for that, the pool has
         // one buffer less.
-        if buffer.is_empty() && self.pool.len > 0 && buffer.refill(self.pool.len).is_err() {
+        if buffer.is_empty() && pool.len > 0 && buffer.refill(pool.len).is_err() {
             return;
         }
-        self.pool.pool.lock().push(buffer);
+        pool.pool.lock().push(buffer);
     }
 }

@@ -50,7 +50,8 @@ pub enum Reason {
     Lent,
     /// The channel to the server is in untrusted mode: neither side maps the other's memory.
     Untrusted,
-    /// The data came in a buffer of the server's own, which is not shared with this client.
+    /// The data came in a buffer of the server's own, which is not shared with this client, or lay there on a granule with data of
+    /// another part of that buffer, which is still in use.
     Overlaid,
     /// The data lay in memory that the server, a subcontractor in another process, must not be shown: with other data of the
     /// client's that was passed by copy, or in another server's pool.

@@ -2,6 +2,8 @@
 //!
 //! Source: thesis §6.1, figure 6.1; table 7.3.
 
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use genie_io::{
 };
 use genie_memory::GranuleKind;
 use genie_passing::model::Allocation;
-use genie_passing::{Chain, Overlays, Reason, Receipt, Scheme, Thresholds};
+use genie_passing::{Chain, Overlay, Overlays, Reason, Receipt, Scheme, Thresholds};
 use genie_sys::lock::Mutex;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -51,39 +53,10 @@ struct Packet {
     part: Range<usize>,
 }
 
-/// A server that has received packets before it is asked.
-struct Receiver(Arc<Mutex<Received>>);
-
-#[derive(Default)]
-struct Received {
-    packets: Vec<Packet>,
-    data: Vec<u8>,
-    /// The page frames of each packet's data, where they are of interest.
-    frames: Vec<Vec<u64>>,
-    granule: usize,
-}
+/// A server that has received the data of its requests before it is asked.
+struct Receiver(Arc<Mutex<VecDeque<Chain>>>);
 
 static SERVICES: [Service; 1] = [Service::new("receive", true, true)];
-
-impl Received {
-    fn overlaid(&mut self) -> Chain {
-        let (granule, mut at) = (self.granule, 0);
-        self.frames.clear();
-        let mut chain = Chain::default();
-        for Packet { pool, part } in std::mem::take(&mut self.packets) {
-            let overlay = pool.allocate().expect("a buffer of the pool");
-            overlay.data().fill(OTHERS);
-            let overlay = overlay.part(part);
-            at += overlay.data().copy_from(&self.data[at..]);
-            let data = overlay.data();
-            let pieces = data.segments().iter().map(|span| frames(span.addr(), span.len(), granule));
-            self.frames
-                .push(pieces.collect::<Option<Vec<_>>>().expect("frames were visible before").concat());
-            chain.push(overlay);
-        }
-        chain
-    }
-}
 
 impl Server for Receiver {
     fn name(&self) -> &str {
@@ -95,9 +68,8 @@ impl Server for Receiver {
     }
 
     fn request(&self, mut request: Incoming) {
-        let mut received = self.0.lock();
-        let (chain, actual) = (received.overlaid(), received.data.len());
-        drop(received);
+        let chain = self.0.lock().pop_front().expect("data for a request");
+        let actual = chain.len();
         let supplied = request.overlay(0, 0, chain).and_then(|()| request.set_actual(0, actual));
         request.reply(supplied.map_err(ServerError::from));
     }
@@ -105,50 +77,81 @@ impl Server for Receiver {
     fn abort(&self, _request: RequestId) {}
 }
 
-/// A client and the server that has its packets.
-struct Bench<'f> {
-    fixture: &'f Fixture,
-    received: Arc<Mutex<Received>>,
+/// A client and the server that has its data.
+pub(super) struct Bench<'f> {
+    pub(super) fixture: &'f Fixture,
+    received: Arc<Mutex<VecDeque<Chain>>>,
     server: ServerHandle,
+    /// The page frames of each packet's data.
+    frames: RefCell<Vec<Vec<u64>>>,
 }
 
 impl<'f> Bench<'f> {
-    fn new(fixture: &'f Fixture) -> Self {
-        let received = Arc::new(Mutex::new(Received { granule: fixture.granule(), ..Received::default() }));
-        Self { fixture, server: ServerHandle::new(Receiver(Arc::clone(&received))), received }
+    pub(super) fn new(fixture: &'f Fixture) -> Self {
+        let received = Arc::default();
+        let server = ServerHandle::new(Receiver(Arc::clone(&received)));
+        Self { fixture, server, received, frames: RefCell::default() }
     }
 
-    fn interface(&self) -> &Interface {
+    pub(super) fn interface(&self) -> &Interface {
         &self.fixture.interface
     }
 
-    fn pool(&self, offset: usize, len: usize, count: usize) -> Overlays {
+    pub(super) fn pool(&self, offset: usize, len: usize, count: usize) -> Overlays {
         Overlays::reserve(self.interface().space(), offset, len, count).expect("memory for the pool")
     }
 
-    /// Has packets with this data come, and asks for them.
-    fn request<'o, 'i>(&self, packets: &[Packet], data: &[u8]) -> Request<'_, 'o, 'i> {
-        let mut received = self.received.lock();
-        (received.packets, received.data) = (packets.to_vec(), data.to_vec());
-        drop(received);
+    /// The page frames of an overlay buffer's data.
+    pub(super) fn frames_of(&self, overlay: &Overlay) -> Vec<u64> {
+        let (data, granule) = (overlay.data(), self.fixture.granule());
+        let pieces = data.segments().iter().map(|span| frames(span.addr(), span.len(), granule));
+        pieces.collect::<Option<Vec<_>>>().expect("frames were visible before").concat()
+    }
+
+    /// Has data come.
+    pub(super) fn receive(&self, chain: Chain) {
+        self.received.lock().push_back(chain);
+    }
+
+    /// Asks for the data that came first.
+    pub(super) fn request<'o, 'i>(&self) -> Request<'_, 'o, 'i> {
         self.interface().request(&self.server, RECEIVE)
+    }
+
+    /// Has packets with this data come, and asks for them.
+    fn request_of<'o, 'i>(&self, packets: &[Packet], data: &[u8]) -> Request<'_, 'o, 'i> {
+        let (mut frames, mut at) = (Vec::new(), 0);
+        let filled = |Packet { pool, part }: &Packet| {
+            let overlay = pool.allocate().expect("a buffer of the pool");
+            overlay.data().fill(OTHERS);
+            let overlay = overlay.part(part.clone());
+            at += overlay.data().copy_from(&data[at..]);
+            frames.push(self.frames_of(&overlay));
+            overlay
+        };
+        self.receive(packets.iter().map(filled).collect());
+        self.frames.replace(frames);
+        self.request()
     }
 
     /// The page frames of the packets that came last.
     fn frames(&self) -> Vec<Vec<u64>> {
-        self.received.lock().frames.clone()
+        self.frames.borrow().clone()
     }
 
     /// Verifies that the client finds nothing of the packets' other bytes in the granules of its `bytes`, around them.
     fn assert_hidden(&self, bytes: &[u8]) {
         let granule = self.fixture.granule();
-        let (start, end) = (bytes.as_ptr().addr(), bytes.as_ptr().addr() + bytes.len());
-        let around = [start / granule * granule..start, end..end.next_multiple_of(granule)];
-        for range in around {
-            let shown = raw(range.start, range.len());
-            assert!(!shown.contains(&OTHERS), "bytes of the server's beside the client's, in {range:x?}");
-        }
+        let shown = around(bytes, granule);
+        assert!(!shown.contains(&OTHERS), "bytes of the server's beside the client's");
     }
+}
+
+/// What lies in the granules of `bytes` around them.
+pub(super) fn around(bytes: &[u8], granule: usize) -> Vec<u8> {
+    let (start, end) = (bytes.as_ptr().addr(), bytes.as_ptr().addr() + bytes.len());
+    let around = [start / granule * granule..start, end..end.next_multiple_of(granule)];
+    around.map(|range| raw(range.start, range.len())).concat()
 }
 
 /// Packets whose data lies in their buffers as it is to lie in a client's buffer that begins `offset` bytes into a granule.
@@ -173,7 +176,7 @@ fn packets_fill_a_buffer_as_figure_6_1_shows(fixture: &Fixture) {
     let mut buffer = fixture.interface.allocate_at(header, data.len()).expect("a buffer");
     buffer.fill(1);
     let before = fixture.frames(&buffer);
-    let request = bench.request(&packets, &data).input(In::emulated_copy(&mut buffer));
+    let request = bench.request_of(&packets, &data).input(In::emulated_copy(&mut buffer));
     let receipt = request.send().expect("a reply").buffers[0].elements[0].receipt;
     same(&buffer, &data, "the data");
     let came = bench.frames();
@@ -184,7 +187,7 @@ fn packets_fill_a_buffer_as_figure_6_1_shows(fixture: &Fixture) {
     assert_eq!((receipt.effective, receipt.reason), (Scheme::EmulatedCopy, Some(Reason::Edges)));
     bench.assert_hidden(&buffer);
     // The pool has got as many granules as it gave: those that were the client's.
-    let request = bench.request(&packets, &data).input(In::emulated_copy(&mut buffer));
+    let request = bench.request_of(&packets, &data).input(In::emulated_copy(&mut buffer));
     request.send().expect("a reply");
     let pooled = bench.frames().concat();
     assert!(before.iter().all(|frame| pooled.contains(frame)), "the client's frames are the pool's");
@@ -199,7 +202,7 @@ fn a_part_at_another_offset_is_copied_and_the_receipt_says_so(fixture: &Fixture)
     let packets = [0..2 * granule, 13..granule + 13].map(|part| Packet { pool: pool.clone(), part });
     let data = pattern(2, 3 * granule);
     for scheme in [Scheme::EmulatedCopy, Scheme::EmulatedShare, Scheme::EmulatedMove] {
-        let request = bench.request(&packets, &data);
+        let request = bench.request_of(&packets, &data);
         let request = match scheme.allocation() {
             Allocation::Native => {
                 let buffer = fixture.interface.allocate(data.len()).expect("a buffer");
@@ -234,7 +237,7 @@ fn parts_become_a_migrant_buffer_whatever_rights_the_client_has(fixture: &Fixtur
         // By each scheme twice: the second time, the region that the first one left is found again.
         for scheme in Scheme::ALL.into_iter().filter(|scheme| scheme.allocation() == Allocation::Migrant) {
             for _ in 0..2 {
-                let request = bench.request(&packets, &data).input(In::migrant(scheme, data.len()));
+                let request = bench.request_of(&packets, &data).input(In::migrant(scheme, data.len()));
                 let mut reply = request.send().expect("a reply");
                 let region = reply.take_migrant().expect("a region");
                 same(&region, &data, scheme);
@@ -265,7 +268,7 @@ fn a_chain_goes_up_through_contractors(fixture: &Fixture) {
     let mut buffer = fixture.buffer(5);
     let rest = bytes::pattern(5, buffer.len());
     // The request that the test makes is the relay's; the receiver's has been made ready for it.
-    drop(bench.request(&packets, &data));
+    drop(bench.request_of(&packets, &data));
     let request = bench.interface().request(&above, RECEIVE);
     let request = request.input(In::emulated_copy(&mut buffer[..data.len()])).room(8);
     let receipt = request.send().expect("a reply").buffers[0].elements[0].receipt;
@@ -363,7 +366,7 @@ fn random_chains_deliver_what_copying_would(fixture: &Fixture) {
     let pools = OFFSETS.map(|offset| bench.pool(offset, 3 * granule - offset, 2));
     let cases = if fixture.kind == GranuleKind::Base { 96 } else { 24 };
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let (swapped, copied) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    let (swapped, copied) = (Cell::new(0), Cell::new(0));
     let run = |case: Case| {
         let receipt = run(&bench, &pools, &case);
         swapped.set(swapped.get() + receipt.swapped);
@@ -390,7 +393,7 @@ fn run(bench: &Bench<'_>, pools: &[Overlays; 2], case: &Case) -> Receipt {
         .collect();
     let len = laid.iter().map(|(_, _, _, len)| len).sum();
     let data = pattern(case.seed, len);
-    let request = bench.request(&packets, &data);
+    let request = bench.request_of(&packets, &data);
     let (receipt, offset, kept) = if is_native {
         let mut buffer = bench.interface().allocate_at(start, before + len + behind).expect("a buffer");
         let own = pattern(case.seed.wrapping_add(1), buffer.len());

@@ -9,16 +9,31 @@ use smallvec::SmallVec;
 
 use super::{Buffering, Input, Target};
 use crate::in_place::host;
-use crate::{Chain, Reason, Result, Scheme};
+use crate::{Chain, Overlay, Reason, Result, Scheme};
 
 /// A part of the data that one system buffer holds.
 struct Piece<'s> {
-    system: &'s mut SystemBuffer,
+    holder: Holder<'s>,
     part: Part,
     /// Which of its granules are to be swapped.
     plan: InputPlan,
     /// Which were.
     swapped: Swapped,
+}
+
+/// What holds it.
+enum Holder<'s> {
+    System(&'s mut SystemBuffer),
+    Overlay(&'s Overlay),
+}
+
+impl Holder<'_> {
+    fn with<R>(&mut self, act: impl FnOnce(&mut SystemBuffer) -> R) -> R {
+        match self {
+            Self::System(system) => act(system),
+            Self::Overlay(overlay) => overlay.with(act),
+        }
+    }
 }
 
 impl Input {
@@ -133,7 +148,7 @@ impl Input {
         let (server, granule) = (self.parties.server, space.at(addr).granule());
         let is_overlaid = matches!(self.buffering, Buffering::Overlaid(_));
         let is_region = self.immigrating.is_some();
-        let mut pieces = pieces(&mut self.buffering, &mut self.system, actual);
+        let mut pieces = pieces(&self.buffering, &mut self.system, actual);
         if pieces.is_empty() {
             return Ok(());
         }
@@ -151,26 +166,37 @@ impl Input {
             };
         }
         let wanted = planned(&pieces);
-        let unaligned = pieces.iter_mut().filter(|piece| !delivery.is_aligned(piece.system, piece.part));
-        unaligned.for_each(|piece| piece.plan = InputPlan::default());
-        let aligned = planned(&pieces);
-        settle(&mut pieces, addr, granule);
-        for Piece { system, part, plan, swapped } in &mut pieces {
-            *swapped = delivery.swap(system, *part, plan)?;
+        for Piece { holder, part, plan, .. } in &mut pieces {
+            if !holder.with(|system| delivery.is_aligned(system, *part)) {
+                *plan = InputPlan::default();
+            }
         }
-        for Piece { system, part, swapped, .. } in &mut pieces {
-            delivery.copy_out(system, *part, *swapped);
+        let aligned = planned(&pieces);
+        for Piece { holder, part, plan, .. } in &mut pieces {
+            if let Holder::Overlay(overlay) = holder {
+                overlay.leave_shared(plan, *part);
+            }
+        }
+        let unshared = planned(&pieces);
+        settle(&mut pieces, addr, granule);
+        for Piece { holder, part, plan, swapped } in &mut pieces {
+            *swapped = holder.with(|system| delivery.swap(system, *part, plan))?;
+        }
+        for Piece { holder, part, swapped, .. } in &mut pieces {
+            holder.with(|system| delivery.copy_out(system, *part, *swapped));
         }
         let passed = delivery.passed();
         self.receipt.copied += passed.copied + passed.kept;
         self.receipt.zeroed += passed.zeroed;
         self.receipt.swapped += passed.swapped;
         if passed.copied > 0 {
-            let settled = planned(&pieces);
+            let (settled, is_shared) = (planned(&pieces), pieces.iter().any(|piece| piece.part.is_shared));
             self.receipt.copied_because(match passed.swapped {
                 0 if wanted == 0 => Reason::Short,
                 0 if redelivered => Reason::Redelivered,
                 _ if aligned < wanted => Reason::Unaligned,
+                _ if unshared < aligned => Reason::Overlaid,
+                swapped if swapped < settled && is_shared => Reason::Overlaid,
                 swapped if swapped < settled => Reason::Kernel,
                 _ => Reason::Edges,
             });
@@ -185,10 +211,10 @@ impl Input {
 
     /// Has overlaid data lie in an immigrating region so that the longest of its parts can be swapped in.
     fn align(&mut self, actual: usize) -> Result<()> {
-        if let (Some(immigrating), Buffering::Overlaid(chain)) = (&mut self.immigrating, &mut self.buffering)
-            && let Some((part, system)) = longest(chain, actual)
+        if let (Some(immigrating), Buffering::Overlaid(chain)) = (&mut self.immigrating, &self.buffering)
+            && let Some((part, overlay)) = longest(chain, actual)
         {
-            immigrating.align(system, part, actual)?;
+            overlay.with(|system| immigrating.align(system, part, actual))?;
         }
         Ok(())
     }
@@ -216,13 +242,11 @@ impl Input {
     /// Fills a region with fresh granules, with which those of the overlay buffers then change places: so each buffer is refilled,
     /// too.
     fn fill_region_from_parts(&mut self, actual: usize) -> Result<()> {
-        let Buffering::Overlaid(chain) = &mut self.buffering else { return Ok(()) };
-        let passing = self.passing.as_ref().expect("an input has its engine until it ends");
-        let found = longest(chain, actual);
-        let (space, offset) = match &found {
-            Some((part, system)) => (system.space(), part.offset_in(system).unwrap_or_default()),
-            None => (passing.space(), 0),
+        let Buffering::Overlaid(chain) = &self.buffering else { return Ok(()) };
+        let place = |(part, overlay): (Part, &Overlay)| {
+            overlay.with(|system| (system.space().clone(), part.offset_in(system).unwrap_or_default()))
         };
+        let (space, offset) = longest(chain, actual).map_or_else(|| (self.space().clone(), 0), place);
         let mut fresh = space.aligned_buffer_from(LenderId::OWN, offset, actual)?;
         let (region, zeroed) = space.immigrating_from(&mut fresh, actual)?;
         self.receipt.mapped += (offset + actual).div_ceil(space.granule()) as u32;
@@ -244,25 +268,27 @@ impl Input {
 
 /// The parts that the first `actual` bytes are in.
 fn pieces<'s>(
-    buffering: &'s mut Buffering,
+    buffering: &'s Buffering,
     system: &'s mut Option<SystemBuffer>,
     actual: usize,
 ) -> SmallVec<[Piece<'s>; 1]> {
-    let piece = |(part, system)| {
+    let piece = |part, holder| {
         let (plan, swapped) = (InputPlan::default(), Swapped::default());
-        Piece { system, part, plan, swapped }
+        Piece { holder, part, plan, swapped }
     };
     match buffering {
-        Buffering::Overlaid(chain) => chain.parts_mut(actual).map(piece).collect(),
+        Buffering::Overlaid(chain) => {
+            chain.parts(actual).map(|(part, overlay)| piece(part, Holder::Overlay(overlay))).collect()
+        }
         Buffering::Customized | Buffering::Outboard(_) => {
-            system.as_mut().map(|system| piece((Part::all(actual), system))).into_iter().collect()
+            system.iter_mut().map(|system| piece(Part::all(actual), Holder::System(system))).collect()
         }
     }
 }
 
 /// The longest part of the first `actual` bytes.
-fn longest(chain: &mut Chain, actual: usize) -> Option<(Part, &mut SystemBuffer)> {
-    chain.parts_mut(actual).max_by_key(|(part, _)| part.len)
+fn longest(chain: &Chain, actual: usize) -> Option<(Part, &Overlay)> {
+    chain.parts(actual).max_by_key(|(part, _)| part.len)
 }
 
 /// How many granules are to be swapped.
