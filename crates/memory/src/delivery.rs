@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 use crate::space::{Core, Space, State};
 use crate::system::SystemBuffer;
 use crate::tables::runs::Run;
-use crate::{Error, Mark, Result, aliases};
+use crate::{Data, Error, Mark, Result, aliases};
 
 /// Which granules of an input to swap; the rest is copied out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -59,17 +59,12 @@ pub struct Part {
     pub at: usize,
     /// Its length.
     pub len: usize,
-    /// Whether the system buffer has other data, which has to stay. Such a buffer is not swapped into granules that a pending request
-    /// uses, since it could lose its memory.
-    pub is_shared: bool,
 }
 
-/// Which slots a part's data was swapped into, and whether a pending request uses what came out of them.
+/// Which slots a part's data was swapped into.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Swapped {
-    slots: Run,
-    pending: bool,
-}
+#[must_use = "the rest of the part is to be copied out"]
+pub struct Swapped(Run);
 
 /// The delivery of an input's data, in one part or in several, to bytes of the client's: [`Space::delivery`].
 ///
@@ -91,7 +86,7 @@ pub struct Delivery<'b> {
 impl Part {
     /// All of an input's data, from the beginning of a system buffer on.
     pub const fn all(len: usize) -> Self {
-        Self { from: 0, at: 0, len, is_shared: false }
+        Self { from: 0, at: 0, len }
     }
 
     /// How far into a granule the input's data has to begin so that this part, which is in `system`, can be swapped; `None` for
@@ -124,7 +119,7 @@ impl<'b> Delivery<'b> {
     pub fn from_one(mut self, system: &mut SystemBuffer, plan: &InputPlan) -> Result<Passed> {
         let all = Part::all(self.len);
         let swapped = self.swap(system, all, plan)?;
-        self.copy_out(system, all, swapped);
+        self.copy_out(&system.data().part(0..self.len), 0, swapped);
         Ok(self.passed)
     }
 
@@ -136,7 +131,8 @@ impl<'b> Delivery<'b> {
     }
 
     /// Swaps the granules of a part that the plan names, counted from the one that holds the part's first byte, unless a part
-    /// before was swapped into them, or this one is not aligned.
+    /// before was swapped into them, or this one is not aligned. The system buffer gets the client's granules in their places, and
+    /// fresh ones for those that a pending request uses; if there are too few fresh ones, nothing is swapped.
     ///
     /// # Errors
     /// [`Error::Foreign`] when no part was swapped yet, and the client's granules are not of one region: nothing has changed.
@@ -146,13 +142,9 @@ impl<'b> Delivery<'b> {
     pub fn swap(&mut self, system: &mut SystemBuffer, part: Part, plan: &InputPlan) -> Result<Swapped> {
         let core = self.space.core();
         system.assert_of(self.space);
-        let Part { from, at, len, is_shared } = part;
-        assert!(
-            from + len <= system.len(),
-            "{len} bytes from {from} on of a system buffer of {}",
-            system.len()
-        );
-        assert!(at + len <= self.len, "{len} bytes from {at} on of a delivery of {}", self.len);
+        let Part { from, at, len } = part;
+        assert_within(from, len, system.len(), "a system buffer");
+        assert_within(at, len, self.len, "a delivery");
         let slots = core.slots_of(self.addr + at, len).ok_or_else(|| self.foreign())?;
         let first = (slots.start + plan.swap.start).max(self.next);
         let end = slots.start + plan.swap.end.min(slots.len);
@@ -162,8 +154,8 @@ impl<'b> Delivery<'b> {
         let granule = (system.alignment().unwrap_or_default() + from) / core.granule();
         let before = granule + (first - slots.start) as usize;
         let slots = Run { start: first, len: end - first };
-        let swapped = self.swap_slots(core, system, before, slots, is_shared)?;
-        self.next = self.next.max(swapped.slots.end());
+        let swapped = self.swap_slots(core, system, before, slots)?;
+        self.next = self.next.max(swapped.0.end());
         Ok(swapped)
     }
 
@@ -174,8 +166,8 @@ impl<'b> Delivery<'b> {
         system: &mut SystemBuffer,
         before: usize,
         slots: Run,
-        is_shared: bool,
     ) -> Result<Swapped> {
+        let lender = system.lender();
         let Some((granules, window)) = system.granules_mut() else { return Ok(Swapped::default()) };
         let granules = &mut granules[before..before + slots.len as usize];
         let mut guard = core.lock();
@@ -185,8 +177,7 @@ impl<'b> Delivery<'b> {
             // After a part was swapped, the delivery has to go on.
             return if self.passed.swapped == 0 { Err(self.foreign()) } else { Ok(Swapped::default()) };
         }
-        let is_used = |granule: u32| state.granules.get(granule).is_referenced();
-        if is_shared && state.slots.run(slots).any(|slot| slot.granule.is_some_and(is_used)) {
+        if !state.can_renew(core, slots) {
             return Ok(Swapped::default());
         }
         let (guarded, completed) = state.reverse_copyout(core, granules, slots, self);
@@ -194,38 +185,32 @@ impl<'b> Delivery<'b> {
             true => state.exchange(core, slots, &guarded, window, granules),
             false => 0,
         };
+        state.renew(core, lender, window, &mut granules[..swapped as usize]);
         state.end_guard(core, &guarded);
         state.statistics.swapped += u64::from(swapped);
         self.passed.swapped += swapped;
-        let pending = granules[..swapped as usize].iter().any(|id| state.granules.get(*id).is_referenced());
-        Ok(Swapped { slots: Run { len: swapped, ..slots }, pending })
+        Ok(Swapped(Run { len: swapped, ..slots }))
     }
 
-    /// Copies out what was not swapped of a part. The system buffer holds the client's former granules then, in place of those
-    /// that were.
+    /// Copies out what was not swapped of the part that begins `at` bytes into the input's data. `data` is all of the part, as its
+    /// system buffer holds it now: where it was swapped, it has the client's former granules, or fresh ones.
+    ///
+    /// A store into granules under output may wait for that output to end ([`Space::read_only`]).
     ///
     /// # Panics
-    /// When the system buffer has fewer bytes.
-    pub fn copy_out(&mut self, system: &mut SystemBuffer, part: Part, swapped: Swapped) {
-        let core = self.space.core();
-        let addr = self.addr + part.at;
+    /// When the delivery has fewer bytes.
+    pub fn copy_out(&mut self, data: &Data<'_>, at: usize, Swapped(slots): Swapped) {
+        let (core, len) = (self.space.core(), data.len());
+        assert_within(at, len, self.len, "a delivery");
+        let addr = self.addr + at;
         // The part's bytes that were swapped.
-        let (from, to) = if swapped.slots.len == 0 {
-            (part.len, part.len)
-        } else {
-            let start = core.slot_addr(swapped.slots.start).saturating_sub(addr);
-            (start, (core.slot_addr(swapped.slots.end()) - addr).min(part.len))
-        };
-        let data = system.data().part(part.from..part.from + part.len);
-        for range in [0..from, to..part.len] {
+        let within = |slot: u32| core.slot_addr(slot).saturating_sub(addr).min(len);
+        let (from, to) = if slots.len == 0 { (len, len) } else { (within(slots.start), within(slots.end())) };
+        for range in [0..from, to..len] {
             if !range.is_empty() {
                 let window = aliases::window(core, addr + range.start, range.len());
                 self.passed.copied += window.copy_data(&data.part(range));
             }
-        }
-        drop(data);
-        if swapped.pending {
-            system.renew_referenced();
         }
     }
 
@@ -264,10 +249,9 @@ impl Space {
     /// Fills the client's `bytes` with the first bytes of `system`.
     ///
     /// Granules that cannot be swapped after all (another alignment or size, too many mappings) are copied.
-    /// Afterwards the system buffer holds the client's former granules instead, except those from which an output is
-    /// pending: fresh granules take their places, and where there are none, the system buffer is left without memory
-    /// ([`SystemBuffer::refill`]). The lender's pool adopts the client's former granules, and the space adopts the
-    /// lender's (thesis §5.2).
+    /// Afterwards the system buffer holds the client's former granules instead, except those that a pending request uses: fresh
+    /// granules take their places, and if there are too few, all of the data is copied. The lender's pool adopts the client's
+    /// former granules, and the space adopts the lender's (thesis §5.2).
     ///
     /// ```compile_fail,E0308
     /// # use genie_memory::{Buffer, InputPlan, Space, SystemBuffer};
@@ -321,6 +305,12 @@ impl Space {
         let used = delivery.used(core, &core.lock(), slot);
         delivery.beside(core, slot, &used).map(|range| range.len()).iter().sum()
     }
+}
+
+/// Refuses bytes that are not within the `room` bytes of `what`.
+#[track_caller]
+fn assert_within(start: usize, len: usize, room: usize, what: &str) {
+    assert!(start <= room && len <= room - start, "{len} bytes from {start} on of {what} of {room}");
 }
 
 impl State {

@@ -308,32 +308,40 @@ impl SystemBuffer {
         self.len = len;
         Ok(())
     }
-
-    /// Lets go of granules that a delivery has brought in from the client and that a pending request uses. They are
-    /// freed when that request completes. Fresh granules take their places, since the buffer's owner may store into the
-    /// buffer next; where there are none, the buffer is left without memory, like a surrendered one.
-    pub(crate) fn renew_referenced(&mut self) {
-        let core = self.space.core();
-        let Taken::Whole(whole) = &mut self.taken else { return };
-        let mut guard = core.lock();
-        let state = &mut *guard;
-        state.give_up_window(core, &mut whole.window);
-        for id in &mut whole.granules {
-            if !state.granules.get(*id).is_referenced() {
-                continue;
-            }
-            let Ok(fresh) = state.replacement(core, self.lender, *id) else {
-                state.give_whole(core, self.lender, std::mem::take(whole));
-                self.len = 0;
-                return;
-            };
-            state.granules.use_up(fresh);
-            state.release(core, [std::mem::replace(id, fresh)]);
-        }
-    }
 }
 
 impl State {
+    /// Makes sure that there are fresh granules for [`State::renew`], should the granules at `slots` come into a system buffer.
+    /// The replacement that is promised for a granule is for that, too: with the swap, the promise ends.
+    pub(crate) fn can_renew(&mut self, core: &Core, slots: Run) -> bool {
+        let lacks = |id: u32| {
+            let granule = self.granules.get(id);
+            granule.is_referenced() && !granule.is_promised()
+        };
+        let lacking = self.slots.run(slots).filter(|slot| slot.granule.is_some_and(lacks)).count();
+        self.make_available(core, lacking as u32).is_ok()
+    }
+
+    /// Lets go of those of a system buffer's granules that a delivery has brought in from the client and that a pending request
+    /// uses. They are freed when that request completes. Fresh granules take their places, since the buffer's owner may store into
+    /// the buffer next.
+    pub(crate) fn renew(
+        &mut self,
+        core: &Core,
+        lender: LenderId,
+        window: &mut Option<Run>,
+        granules: &mut [u32],
+    ) {
+        for id in granules {
+            if self.granules.get(*id).is_referenced() {
+                self.give_up_window(core, window);
+                let fresh = self.replacement(core, lender, *id).expect("made available before the swap");
+                self.granules.use_up(fresh);
+                self.release(core, [std::mem::replace(id, fresh)]);
+            }
+        }
+    }
+
     /// Takes a granule in place of `old`: one of the lender's, or one of the space's own, which the lender's pool then
     /// adopts for `old`.
     fn replacement(&mut self, core: &Core, lender: LenderId, old: u32) -> Result<u32> {

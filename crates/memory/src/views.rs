@@ -5,7 +5,7 @@
 //! shows only
 //! - by a replacement (TCOW), which shows the same bytes, or
 //! - by a delivery, for which the caller has given up the bytes delivered to, or has them borrowed mutably; the other
-//!   bytes of buffers in the granules concerned are write-protected and copied along (`swap`).
+//!   bytes of buffers in the granules concerned are write-protected and copied along (`delivery`).
 //!
 //! Servers load and store through aliases, which never move while a granule is in use; Rust references point there only into a
 //! system buffer that one party has taken as bytes ([`SystemBytes`]).
@@ -102,8 +102,8 @@ impl SystemBuffer {
     /// The data, through the server's mapping.
     pub fn data(&self) -> DataMut<'_> {
         // SAFETY: a system buffer's granules are its own until it is dropped or borrowed mutably; their aliases stay mapped as
-        // long, and no Rust reference points into the alias arena. No output is pending from granules that a delivery brings
-        // in from a client (`renew_referenced`).
+        // long, and no Rust reference points into the alias arena. No output is pending from granules that a delivery has brought
+        // in from a client (`renew`).
         unsafe { DataMut::new(self.segments()) }
     }
 }

@@ -1,13 +1,15 @@
 //! Deliveries from several system buffers.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::machine::{Machine, checked, client, frame, output_of, pattern, same, seen};
-use genie_memory::{InputPlan, Part, Passed};
+use genie_memory::{InputPlan, Part, Passed, Swapped};
 
 on_each_kind!(
     a_granule_is_swapped_with_one_part_and_what_is_beside_it_zeroed,
     a_part_is_taken_from_anywhere_in_its_buffer,
-    what_replaces_granules_under_output_comes_after_the_copy,
-    a_buffer_with_other_data_is_not_swapped_into_granules_under_output,
+    a_system_buffer_has_fresh_granules_as_soon_as_it_is_swapped,
+    a_part_beyond_the_delivery_or_its_buffer_is_refused,
 );
 
 /// What system buffers hold besides data.
@@ -27,7 +29,7 @@ fn a_granule_is_swapped_with_one_part_and_what_is_beside_it_zeroed(machine: Mach
         [Part { from: offset, ..Part::all(first) }, Part { from: first, at: first, ..Part::all(second) }];
     let mut data = pattern(1, len);
     data.iter_mut().filter(|byte| **byte == OTHERS).for_each(|byte| *byte = 0);
-    for (system, Part { from, at, len, .. }) in systems.iter().zip(parts) {
+    for (system, Part { from, at, len }) in systems.iter().zip(parts) {
         system.data().part(from..from + len).copy_from(&data[at..at + len]);
     }
     let mut buffer = space.allocate_at(offset, len).unwrap();
@@ -39,7 +41,9 @@ fn a_granule_is_swapped_with_one_part_and_what_is_beside_it_zeroed(machine: Mach
     let swapped: Vec<_> = (0..2)
         .map(|index| delivery.swap(&mut systems[index], parts[index], &plans[index]).unwrap())
         .collect();
-    (0..2).for_each(|index| delivery.copy_out(&mut systems[index], parts[index], swapped[index]));
+    for ((system, Part { from, at, len }), swapped) in systems.iter().zip(parts).zip(swapped) {
+        delivery.copy_out(&system.data().part(from..from + len), at, swapped);
+    }
     let passed = delivery.passed();
     assert_eq!(passed, Passed { copied: second, zeroed: 40 + 10, swapped: 2, kept: 0 });
     same(&buffer, &data, "the data");
@@ -69,7 +73,7 @@ fn a_part_is_taken_from_anywhere_in_its_buffer(machine: Machine) {
     let mut delivery = space.delivery(&mut buffer[10..granule + 15]).unwrap();
     assert!(delivery.is_aligned(&system, part));
     let swapped = delivery.swap(&mut system, part, &InputPlan { swap: 0..2 }).unwrap();
-    delivery.copy_out(&mut system, part, swapped);
+    delivery.copy_out(&system.data().part(part.from..part.from + part.len), part.at, swapped);
     let passed = delivery.passed();
     assert_eq!(passed, Passed { swapped: 2, kept: granule - 5, ..Passed::default() });
     same(&buffer[10..granule + 15], &all[part.from..part.from + part.len], "the data");
@@ -78,9 +82,9 @@ fn a_part_is_taken_from_anywhere_in_its_buffer(machine: Machine) {
     checked(&space);
 }
 
-/// A part's buffer lets go of granules under output only when what was not swapped of the part has been copied.
-fn what_replaces_granules_under_output_comes_after_the_copy(machine: Machine) {
-    let Some(space) = machine.protecting_space(6) else { return };
+/// The owner may store into the buffer at once, before the rest of the data is copied, and without any memory left.
+fn a_system_buffer_has_fresh_granules_as_soon_as_it_is_swapped(machine: Machine) {
+    let Some(space) = machine.protecting_space(5) else { return };
     let granule = machine.granule();
     let mut buffer = space.allocate(2 * granule).unwrap();
     buffer.fill(4);
@@ -88,10 +92,12 @@ fn what_replaces_granules_under_output_comes_after_the_copy(machine: Machine) {
     let mut system = space.aligned_buffer(0, 2 * granule).unwrap();
     let data = pattern(5, 2 * granule);
     system.data().copy_from(&data);
-    let all = Part::all(data.len());
     let mut delivery = space.delivery(&mut buffer).unwrap();
-    let swapped = delivery.swap(&mut system, all, &InputPlan { swap: 0..1 }).unwrap();
-    delivery.copy_out(&mut system, all, swapped);
+    let swapped = delivery.swap(&mut system, Part::all(data.len()), &InputPlan { swap: 0..1 }).unwrap();
+    system.data().part(0..granule).fill(9);
+    assert!(seen(&output).iter().all(|byte| *byte == 4), "the output after the owner's store");
+    assert!(space.allocate(granule).is_err(), "what was promised to the output is the buffer's");
+    delivery.copy_out(&system.data(), 0, swapped);
     assert_eq!(delivery.passed(), Passed { swapped: 1, copied: granule, ..Passed::default() });
     same(&buffer, &data, "the data");
     assert!(seen(&output).iter().all(|byte| *byte == 4), "the output");
@@ -99,24 +105,27 @@ fn what_replaces_granules_under_output_comes_after_the_copy(machine: Machine) {
     checked(&space);
 }
 
-/// Without memory for fresh granules, the system buffer would lose all of its own.
-fn a_buffer_with_other_data_is_not_swapped_into_granules_under_output(machine: Machine) {
-    let Some(space) = machine.protecting_space(6) else { return };
+fn a_part_beyond_the_delivery_or_its_buffer_is_refused(machine: Machine) {
+    let space = machine.space(8);
     let granule = machine.granule();
-    let mut buffer = space.allocate(2 * granule).unwrap();
-    buffer.fill(6);
-    let output = output_of(&space, buffer.addresses().start, granule);
-    let mut system = space.aligned_buffer(0, 3 * granule).unwrap();
-    let data = pattern(7, 3 * granule);
-    system.data().copy_from(&data);
-    let part = Part { is_shared: true, ..Part::all(2 * granule) };
+    let mut buffers = [1, 2].map(|_| space.allocate(granule).unwrap());
+    buffers.sort_by_key(|buffer| buffer.addresses().start);
+    let [mut buffer, mut other] = buffers;
+    other.fill(1);
+    let to_other = other.addresses().start - buffer.addresses().start;
+    let mut system = space.aligned_buffer(0, granule).unwrap();
+    system.data().fill(2);
     let mut delivery = space.delivery(&mut buffer).unwrap();
-    let swapped = delivery.swap(&mut system, part, &InputPlan { swap: 0..2 }).unwrap();
-    delivery.copy_out(&mut system, part, swapped);
-    assert_eq!(delivery.passed(), Passed { copied: 2 * granule, ..Passed::default() });
-    same(&buffer, &data[..2 * granule], "the data");
-    same(&system.data().to_vec(), &data, "what the system buffer has");
-    assert!(seen(&output).iter().all(|byte| *byte == 6), "the output");
-    drop(output);
+    let is_refused = |act: &mut dyn FnMut()| catch_unwind(AssertUnwindSafe(act)).is_err();
+    for far in [1, to_other, usize::MAX] {
+        let all = Part::all(granule);
+        assert!(is_refused(&mut || delivery.copy_out(&system.data(), far, Swapped::default())), "at {far}");
+        for part in [Part { at: far, ..all }, Part { from: far, ..all }] {
+            let mut swap = || drop(delivery.swap(&mut system, part, &InputPlan { swap: 0..1 }));
+            assert!(is_refused(&mut swap), "{part:?}");
+        }
+    }
+    assert_eq!(delivery.passed(), Passed::default());
+    assert!(other.iter().all(|byte| *byte == 1), "another buffer's bytes");
     checked(&space);
 }

@@ -63,8 +63,8 @@ impl Overlay {
     /// The buffer's memory, or that of the part of it, for its owner to fill.
     pub fn data(&self) -> DataMut<'_> {
         // SAFETY: the buffer is out of its pool while this borrows a part of it. A delivery of another part takes no granule that
-        // holds bytes of this one (`leave_shared`), and leaves the buffer its memory (`Part::is_shared`). The aliases of the
-        // granules stay mapped as long, and no Rust reference points there.
+        // holds bytes of this one (`leave_shared`). No output is pending from granules that a delivery has brought in from a
+        // client (`Delivery::swap`). The aliases of the granules stay mapped as long, and no Rust reference points there.
         unsafe { DataMut::new(self.segments()) }
     }
 }

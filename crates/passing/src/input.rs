@@ -308,6 +308,9 @@ impl Input {
         self.check(actual, bytes.map(<[u8]>::len))?;
         self.system.as_ref().map_or(Ok(()), SystemBuffer::ensure_kept)?;
         match &self.buffering {
+            Buffering::Overlaid(_) if self.space().is_inherited() => {
+                return Err(MemoryError::Inherited.into());
+            }
             Buffering::Overlaid(chain) if !chain.is_of(self.space()) => {
                 self.customize(actual)?;
             }

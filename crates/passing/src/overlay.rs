@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use genie_memory::{DataMut, InputPlan, Part, Segments, Space, SystemBuffer, part};
-use genie_sys::lock::Mutex;
+use genie_sys::lock::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::recorder::Watch;
@@ -172,34 +172,31 @@ impl Overlay {
         self.taken.as_ref().expect("taken only when it is dropped")
     }
 
-    /// Where the bytes are.
-    pub(crate) fn segments(&self) -> Segments {
+    /// What all parts share; in a child made by fork, none if a thread of the parent's held the lock.
+    fn shared(&self) -> Option<MutexGuard<'_, Shared>> {
         let taken = self.taken();
-        let shared = match taken.space.is_inherited() {
-            // In a child made by fork, the lock may be held by a thread of its parent's.
-            true => taken.shared.try_lock(),
-            false => Some(taken.shared.lock()),
-        };
-        shared.map_or_else(Segments::new, |shared| part(&shared.buffer.segments(), self.range.clone()))
+        if taken.space.is_inherited() { taken.shared.try_lock() } else { Some(taken.shared.lock()) }
     }
 
-    /// Calls `act` with the buffer. The granules that this part shares with another one must stay.
+    /// Where the bytes are.
+    pub(crate) fn segments(&self) -> Segments {
+        let of = |shared: MutexGuard<'_, Shared>| part(&shared.buffer.segments(), self.range.clone());
+        self.shared().map_or_else(Segments::new, of)
+    }
+
+    /// Calls `act` with the buffer, which is locked meanwhile: `act` must not store into client memory, where it could wait for an
+    /// output of another part. The granules that this part shares with another one must stay. Never in a child made by fork.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut SystemBuffer) -> R) -> R {
         act(&mut self.taken().shared.lock().buffer)
     }
 
     /// Puts other parts on record in place of this one.
     fn become_parts<const N: usize>(&self, others: [Range<usize>; N]) {
-        let mut shared = self.taken().shared.lock();
+        let Some(mut shared) = self.shared() else { return };
         if let Some(index) = shared.parts.iter().position(|part| *part == self.range) {
             shared.parts.swap_remove(index);
         }
         shared.parts.extend(others);
-    }
-
-    /// Whether another part of the buffer is in use.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.taken().shared.lock().parts.len() > 1
     }
 
     /// Leaves out of a plan for the `len` bytes from `from` on what this part shares with another one: the first granule, or the last.
@@ -275,7 +272,7 @@ impl Chain {
         let mut at = 0;
         self.0.iter().filter_map(move |overlay| {
             let len = overlay.len().min(actual - at);
-            let part = Part { from: overlay.range.start, at, len, is_shared: overlay.is_shared() };
+            let part = Part { from: overlay.range.start, at, len };
             at += len;
             (len > 0).then_some((part, overlay))
         })

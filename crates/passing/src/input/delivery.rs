@@ -182,22 +182,25 @@ impl Input {
         for Piece { holder, part, plan, swapped } in &mut pieces {
             *swapped = holder.with(|system| delivery.swap(system, *part, plan))?;
         }
-        for Piece { holder, part, swapped, .. } in &mut pieces {
-            holder.with(|system| delivery.copy_out(system, *part, *swapped));
+        // Without the overlay buffers' locks, since a store may wait for an output to end.
+        for Piece { holder, part, swapped, .. } in &pieces {
+            let data = match holder {
+                Holder::System(system) => system.data(),
+                Holder::Overlay(overlay) => overlay.data(),
+            };
+            delivery.copy_out(&data.part(0..part.len), part.at, *swapped);
         }
         let passed = delivery.passed();
         self.receipt.copied += passed.copied + passed.kept;
         self.receipt.zeroed += passed.zeroed;
         self.receipt.swapped += passed.swapped;
         if passed.copied > 0 {
-            let (settled, is_shared) = (planned(&pieces), pieces.iter().any(|piece| piece.part.is_shared));
             self.receipt.copied_because(match passed.swapped {
                 0 if wanted == 0 => Reason::Short,
                 0 if redelivered => Reason::Redelivered,
                 _ if aligned < wanted => Reason::Unaligned,
                 _ if unshared < aligned => Reason::Overlaid,
-                swapped if swapped < settled && is_shared => Reason::Overlaid,
-                swapped if swapped < settled => Reason::Kernel,
+                swapped if swapped < planned(&pieces) => Reason::Kernel,
                 _ => Reason::Edges,
             });
         } else if passed.kept > 0 {
