@@ -67,12 +67,12 @@ impl Immigrating {
         Ok(())
     }
 
-    /// Makes the region accessible again, if it was hidden.
+    /// Makes the region accessible again, if it was hidden; returns how many granules changed.
     ///
     /// # Errors
     /// The kernel's.
     pub fn reinstate(&mut self) -> Result<u32> {
-        if self.region.queue == Mark::WeakEmigrant { Ok(0) } else { self.region.reinstate() }
+        self.region.reinstate()
     }
 
     /// Has the data lie in the region so that `part` of its `len` bytes, which is in `system`, can be swapped in, whatever its

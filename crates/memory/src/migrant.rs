@@ -52,8 +52,11 @@ impl Migrating {
         self.owned.as_mut().expect("taken only by value")
     }
 
-    /// Makes the region accessible again; returns its granules.
+    /// Makes the region accessible again, if it was hidden; returns how many granules changed.
     pub(crate) fn reinstate(&mut self) -> Result<u32> {
+        if !self.hidden {
+            return Ok(0);
+        }
         let reinstated = access(self.owned(), Access::ReadWrite)?;
         self.hidden = false;
         Ok(reinstated)

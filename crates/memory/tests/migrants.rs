@@ -67,6 +67,7 @@ fn a_hidden_region_is_inaccessible_and_keeps_its_bytes(machine: Machine) {
     assert_eq!(immigrating.addr(), addr);
     assert!(!is_accessible(addr), "visible before the reply");
     assert_eq!(immigrating.reinstate().unwrap(), 2);
+    assert_eq!(immigrating.reinstate().unwrap(), 0, "it is accessible");
     let migrant = immigrating.arrive(len);
     same(&migrant, &data, "the reinstated region");
     assert_eq!(frame(addr), before, "something was copied");

@@ -247,6 +247,8 @@ fn parts_become_a_migrant_buffer_whatever_rights_the_client_has(fixture: &Fixtur
                 let came = bench.frames();
                 assert_eq!(fixture.frames(&region), [&came[0][..2], &came[1][1..]].concat(), "{scheme}");
                 assert_eq!((receipt.swapped, receipt.effective), (4, scheme), "{receipt}");
+                let is_mapped = matches!(scheme, Scheme::Move | Scheme::EmulatedMove);
+                assert_eq!(receipt.mapped, if is_mapped { 4 } else { 0 }, "{receipt}");
                 // The second part has 423 bytes of the second granule.
                 assert_eq!(receipt.copied, 423, "{receipt}");
             }
@@ -398,7 +400,7 @@ fn run(bench: &Bench<'_>, pools: &[Overlays; 2], case: &Case) -> Receipt {
         let mut buffer = bench.interface().allocate_at(start, before + len + behind).expect("a buffer");
         let own = pattern(case.seed.wrapping_add(1), buffer.len());
         buffer.copy_from_slice(&own);
-        let (first, moved) = (bench.fixture.frames(&buffer), pages_moved());
+        let (moved, first) = (pages_moved(), bench.fixture.frames(&buffer));
         let mut reply =
             request.input(In::owned(scheme, buffer).part(before..before + len)).send().expect("a reply");
         let buffer = reply.take_buffer().expect("the buffer");
@@ -445,5 +447,8 @@ fn run(bench: &Bench<'_>, pools: &[Overlays; 2], case: &Case) -> Receipt {
         }
     };
     assert_eq!((receipt.swapped as usize, receipt.copied), (swapped, copied), "{receipt}, {case:?}");
+    if scheme == Scheme::Move {
+        assert_eq!(receipt.mapped as usize, plan.len(), "{receipt}, {case:?}");
+    }
     receipt
 }
