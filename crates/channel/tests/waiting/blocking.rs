@@ -1,12 +1,15 @@
 //! Blocking: a thread sleeps until its reply is there.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use genie_channel::ServeOptions;
 use genie_io::servers::memory::NULL;
 use genie_io::{Error, ServerHandle};
+use rustix::process::Signal;
 
-use super::fixture::{ASK, FOR_EVER, Fixture, Random, Slow, assert_idle, interface, memory, options};
+use super::fixture::{ASK, FOR_EVER, Fixture, Keeper, Random, Slow, assert_idle, interface, memory, options};
 
 /// A thread that is not woken looks again after this long at the earliest; that hides a lost wake-up, but not its delay.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -32,6 +35,29 @@ fn wake_ups_are_not_lost_however_the_two_sides_meet() {
         overslept < REQUESTS / 1_000,
         "{overslept} of {REQUESTS} requests took {LONGEST_SLEEP:?} and more"
     );
+}
+
+#[test]
+fn a_thread_that_waits_in_steps_reacts_to_a_signal_and_its_request_goes_on() {
+    let noted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(Signal::WINCH.as_raw(), Arc::clone(&noted)).unwrap();
+    let (fixture, keeper) = (Fixture::new(), Keeper::default());
+    let _running = fixture.bind("keeper", keeper.clone(), options()).start().unwrap();
+    let interface = interface();
+    let server = fixture.connect(&interface, "keeper");
+    let pending = interface.request(&server, ASK).submit().unwrap();
+    let (mut steps, start) = (0, Instant::now());
+    while !pending.wait(Duration::from_millis(20)) && !noted.load(Ordering::SeqCst) {
+        assert!(start.elapsed() < FOR_EVER, "the signal was not noted");
+        steps += 1;
+        if steps == 3 {
+            // In this thread: others would be interrupted by it.
+            signal_hook::low_level::raise(Signal::WINCH.as_raw()).unwrap();
+        }
+    }
+    assert!(steps >= 3 && !pending.is_replied(), "after {steps} steps");
+    keeper.take(1).into_iter().for_each(|request| request.reply(Ok(())));
+    pending.sync().unwrap();
 }
 
 #[test]

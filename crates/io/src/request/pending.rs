@@ -121,6 +121,9 @@ impl<'i> Pending<'i> {
 
     /// Waits for the reply, at most for `timeout`; returns whether it is there. If it is not, the request goes on. With a timeout of
     /// zero, this looks only.
+    ///
+    /// A signal does not end the wait. A thread that is to react to one waits in steps of 0.1 s, say, and looks in between what the
+    /// signal's handler has noted.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.is_inherited() || self.wait_until(deadline_after(timeout)) || self.is_inherited()
     }
