@@ -64,6 +64,8 @@ pub struct Driven {
     /// What the poller waits for on behalf of the server's completer.
     _bell: Option<OwnedFd>,
     is_armed: bool,
+    /// The completer had something when it was asked last, and may have left more, of which its descriptor does not tell.
+    may_have_more: bool,
     ready: Vec<Ready>,
 }
 
@@ -86,6 +88,7 @@ impl Driven {
             news,
             _bell: bell,
             is_armed: false,
+            may_have_more: false,
             ready: Vec::new(),
         })
     }
@@ -175,6 +178,7 @@ impl Driven {
         }
         self.disarm();
         let mut served = self.shared.collect();
+        self.may_have_more = served;
         // Before a lock is taken: in a child that the server's code has forked, the control thread may have it.
         self.check()?;
         for worker in &self.workers {
@@ -193,6 +197,9 @@ impl Driven {
     /// zero if it has collected what the server's completer had, and none if there may be something else now.
     fn prepare(&mut self) -> Option<Duration> {
         self.check().ok()?;
+        if self.may_have_more {
+            return None;
+        }
         self.is_armed = true;
         let longest = self.shared.arm_bell().unwrap_or(Duration::MAX);
         if self.shared.is_inherited() {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use genie_io::carrier::{Code, Contract};
 use genie_io::{Error, RequestId};
+use genie_sys::fork::Maker;
 
 use super::session::Session;
 use super::telemetry;
@@ -29,13 +30,14 @@ pub(super) type Aborted = (RequestId, Weak<Contract>);
 /// the server that the client has left, while the client's memory is still mapped.
 #[derive(Debug)]
 pub(super) struct Departure {
+    maker: Maker,
     server: Code,
     session: Arc<Session>,
 }
 
 impl Departure {
     pub(super) fn new(server: &Code, session: &Arc<Session>) -> Arc<Self> {
-        Arc::new(Self { server: server.clone(), session: Arc::clone(session) })
+        Arc::new(Self { maker: Maker::this_process(), server: server.clone(), session: Arc::clone(session) })
     }
 
     pub(super) fn session(&self) -> &Arc<Session> {
@@ -49,7 +51,10 @@ impl Departure {
 
 impl Drop for Departure {
     fn drop(&mut self) {
-        self.server.departed(self.session.client().id);
+        // A child's copy of the server is not told: the client is the parent's.
+        if self.maker.is_this_process() {
+            self.server.departed(self.session.client().id);
+        }
     }
 }
 

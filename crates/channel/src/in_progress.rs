@@ -159,6 +159,11 @@ impl InProgress {
         }
     }
 
+    /// Whether replies wait for room.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+
     /// Sends replies that had to wait, as far as there is room. When the client then makes more room, that wakes the worker,
     /// if the worker has armed the ring of requests before this call.
     pub(super) fn catch_up(&mut self) -> Result<(), String> {

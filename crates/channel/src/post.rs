@@ -122,10 +122,12 @@ impl Post {
 
     /// Catches up for a program that waits by this poller, if there was a change, and no thread is at it.
     pub(super) fn catch_up_for(&self, poller: &Poller) {
-        if self.has_changed() {
-            let free = self.attended.try_lock();
-            let gone = free.map(|mut attended| self.catch_up(&mut attended, watch_by(poller)));
+        // Again and again: whoever has the lock meanwhile leaves to this thread what comes then.
+        while self.has_changed() {
+            let Some(mut attended) = self.attended.try_lock() else { return };
+            let gone = self.catch_up(&mut attended, watch_by(poller));
             // Without the lock: the server's code may wait for a thread that waits for the lock.
+            drop(attended);
             drop(gone);
         }
     }

@@ -42,6 +42,8 @@ pub(crate) struct Session {
     heard: AtomicU64,
     /// The worker waits until the server has acted upon the next one.
     is_held: AtomicBool,
+    /// Replies wait for room on the ring.
+    is_behind: AtomicBool,
     pub(super) long_calls: LongCalls,
     /// What ended the channel, if the client broke the rules.
     wrong: Mutex<Option<String>>,
@@ -154,6 +156,7 @@ impl Session {
             is_gone: AtomicBool::new(false),
             heard: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
+            is_behind: AtomicBool::new(false),
             long_calls: LongCalls::default(),
             wrong: Mutex::default(),
         }
@@ -367,14 +370,28 @@ impl Session {
     /// Sends replies that had to wait, as far as there is room. When the client then makes more room, that wakes the worker,
     /// if the worker has armed the ring of requests before this call.
     pub(super) fn flush(&self) {
-        let sent = self.in_progress.lock().catch_up();
+        let mut in_progress = self.in_progress.lock();
+        let sent = in_progress.catch_up();
+        self.is_behind.store(in_progress.is_behind(), Ordering::Relaxed);
+        drop(in_progress);
         self.heed(sent);
+    }
+
+    /// The same for a worker that does not sleep, so that nothing tells it of room.
+    pub(super) fn flush_if_behind(&self) {
+        if self.is_behind.load(Ordering::Relaxed) {
+            self.flush();
+        }
     }
 
     /// Sends the record in `in_progress.body`, now or when there is room.
     fn push(&self, in_progress: &mut InProgress, kind: Kind) {
         if !self.is_gone() {
-            self.heed(in_progress.push(kind));
+            let sent = in_progress.push(kind);
+            if in_progress.is_behind() {
+                self.is_behind.store(true, Ordering::Relaxed);
+            }
+            self.heed(sent);
         }
     }
 

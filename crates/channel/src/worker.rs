@@ -131,6 +131,7 @@ impl Worker {
         }
         let (mut served, mut index) = (false, 0);
         while index < attended.rings.len() {
+            attended.rings[index].session.flush_if_behind();
             let served_one;
             (attended, served_one) = self.serve_one(attended, index)?;
             (served, index) = (served | served_one, index + 1);
@@ -232,8 +233,8 @@ impl Worker {
         (attended, longest) = self.longest_sleep(attended)?;
         if !longest.is_zero() {
             let mut words = vec![(&post.changes, post.seen.load(Ordering::Relaxed))];
-            // A held ring is left out: it is not armed, and its word would not let this thread sleep.
-            let free = attended.rings.iter().filter(|ring| ring.awaited == 0);
+            // A ring that is held, or whose client is gone, is left out: it is not armed, and its word would not let this thread sleep.
+            let free = attended.rings.iter().filter(|ring| ring.awaited == 0 && !ring.session.is_gone());
             words.extend(free.map(|ring| ring.consumer.word()));
             post.is_asleep.store(true, Ordering::SeqCst);
             // If this fails, the thread looks again.

@@ -3,7 +3,8 @@
 //! Why: a thread of the standard library's takes a lock of the process's when it starts and when it ends. A child that is forked while
 //! another thread holds that lock would wait for such a thread for ever.
 //! How: threads of the C library's, whose locks `fork` keeps whole for the child.
-//! Limits: the standard library knows no names of such threads, and says nothing when their stacks overflow.
+//! Limits: the standard library knows no names of such threads, says nothing when their stacks overflow, and `RUST_MIN_STACK` does not
+//! count for them.
 #![allow(unsafe_code, reason = "hands a function to a thread of the C library's, and waits for such threads")]
 
 use std::ffi::{CString, c_void};

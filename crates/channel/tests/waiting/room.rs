@@ -104,6 +104,31 @@ fn a_request_whose_abort_found_no_room_is_aborted_later() {
     }
 }
 
+/// The replies waited until the server's thread was about to sleep.
+#[test]
+fn replies_that_found_no_room_are_sent_by_a_thread_that_never_sleeps() {
+    let (fixture, keeper) = (Fixture::new(), Keeper::default());
+    let mut driven = fixture.bind("keeper", keeper.clone(), of_rings(SMALL)).drive().unwrap();
+    let interface = interface();
+    let server = fixture.connect(&interface, "keeper");
+    let mut outstanding = Vec::new();
+    let start = Instant::now();
+    while outstanding.len() < 16 {
+        outstanding.push(interface.request(&server, ASK).submit().unwrap());
+        while keeper.count() < outstanding.len() {
+            assert!(start.elapsed() < FOR_EVER, "it does not come");
+            driven.attend(Duration::ZERO).unwrap();
+        }
+    }
+    keeper.take(16).into_iter().for_each(|request| request.reply(Ok(())));
+    while !outstanding.iter().all(genie_io::Pending::is_replied) {
+        assert!(start.elapsed() < FOR_EVER, "the replies are not sent");
+        driven.attend(Duration::ZERO).unwrap();
+    }
+    outstanding.into_iter().for_each(|pending| drop(pending.sync().unwrap()));
+    assert_idle(&interface);
+}
+
 /// A server in this process that forwards its requests, and waits until they are replied to.
 struct Passing {
     interface: Interface,
