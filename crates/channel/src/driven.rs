@@ -217,7 +217,7 @@ impl Driven {
             // Every ring is armed.
             is_silent &= worker.arm(&mut attended, Mode::Descriptor);
         }
-        // Whoever stops the server after this rings.
+        // A stop that comes after this look rings the bell.
         is_silent &= !self.shared.has_stopped();
         is_silent.then_some(longest)
     }

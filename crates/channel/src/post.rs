@@ -122,7 +122,7 @@ impl Post {
 
     /// Catches up for a program that waits by this poller, if there was a change, and no thread is at it.
     pub(super) fn catch_up_for(&self, poller: &Poller) {
-        // Again and again: whoever has the lock meanwhile leaves to this thread what comes then.
+        // Until nothing has changed: another thread that finds the lock taken leaves its change to this one.
         while self.has_changed() {
             let Some(mut attended) = self.attended.try_lock() else { return };
             let gone = self.catch_up(&mut attended, watch_by(poller));

@@ -118,6 +118,23 @@ impl<'f> Bench<'f> {
         self.interface().request(&self.server, RECEIVE)
     }
 
+    /// Makes the request with an input by this scheme, which has to bring the data.
+    pub(super) fn take(&self, request: Request<'_, '_, '_>, scheme: Scheme, data: &[u8]) -> Receipt {
+        let request = match scheme.allocation() {
+            Allocation::Native => {
+                let buffer = self.interface().allocate(data.len()).expect("a buffer");
+                request.input(In::owned(scheme, buffer))
+            }
+            Allocation::Migrant => request.input(In::migrant(scheme, data.len())),
+        };
+        let mut reply = request.send().expect("a reply");
+        match scheme.allocation() {
+            Allocation::Native => same(&reply.take_buffer().expect("the buffer"), data, scheme),
+            Allocation::Migrant => same(&reply.take_migrant().expect("a region"), data, scheme),
+        }
+        reply.buffers[0].elements[0].receipt
+    }
+
     /// Has packets with this data come, and asks for them.
     fn request_of<'o, 'i>(&self, packets: &[Packet], data: &[u8]) -> Request<'_, 'o, 'i> {
         let (mut frames, mut at) = (Vec::new(), 0);
@@ -203,19 +220,7 @@ fn a_part_at_another_offset_is_copied_and_the_receipt_says_so(fixture: &Fixture)
     let data = pattern(2, 3 * granule);
     for scheme in [Scheme::EmulatedCopy, Scheme::EmulatedShare, Scheme::EmulatedMove] {
         let request = bench.request_of(&packets, &data);
-        let request = match scheme.allocation() {
-            Allocation::Native => {
-                let buffer = fixture.interface.allocate(data.len()).expect("a buffer");
-                request.input(In::owned(scheme, buffer))
-            }
-            Allocation::Migrant => request.input(In::migrant(scheme, data.len())),
-        };
-        let mut reply = request.send().expect("a reply");
-        match scheme.allocation() {
-            Allocation::Native => same(&reply.take_buffer().expect("the buffer"), &data, scheme),
-            Allocation::Migrant => same(&reply.take_migrant().expect("a region"), &data, scheme),
-        }
-        let Receipt { swapped, copied, effective, reason, .. } = reply.buffers[0].elements[0].receipt;
+        let Receipt { swapped, copied, effective, reason, .. } = bench.take(request, scheme, &data);
         assert_eq!((swapped, copied, effective), (2, granule, scheme), "{scheme}");
         assert_eq!(reason, Some(Reason::Unaligned), "{scheme}");
     }

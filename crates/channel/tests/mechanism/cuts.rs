@@ -107,20 +107,7 @@ fn parts_of_one_buffer_meet_again_in_one_element(fixture: &Fixture) {
         let (first, rest) = overlay.cut(granule + INTO);
         let (second, third) = rest.cut(granule);
         bench.receive([first, second, third].into_iter().collect());
-        let request = bench.request();
-        let request = match scheme.allocation() {
-            Allocation::Native => {
-                let buffer = fixture.interface.allocate(data.len()).expect("a buffer");
-                request.input(In::owned(scheme, buffer))
-            }
-            Allocation::Migrant => request.input(In::migrant(scheme, data.len())),
-        };
-        let mut reply = request.send().expect("a reply");
-        match scheme.allocation() {
-            Allocation::Native => same(&reply.take_buffer().expect("the buffer"), &data, scheme),
-            Allocation::Migrant => same(&reply.take_migrant().expect("a region"), &data, scheme),
-        }
-        let receipt = reply.buffers[0].elements[0].receipt;
+        let receipt = bench.take(bench.request(), scheme, &data);
         let swapped = if scheme == Scheme::Copy { 0 } else { 2 };
         assert_eq!(receipt.swapped, swapped, "what no two parts share: {receipt}");
         assert_eq!(receipt.copied, data.len() - swapped as usize * granule, "{receipt}");
