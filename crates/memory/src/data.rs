@@ -23,6 +23,8 @@ use crate::segments::{Segments, part};
 
 /// The longest data that [`Data::for_each_chunk`] copies to the stack: beyond that a call of the allocator is cheap beside the copying.
 const SHORT: usize = 512;
+/// Data that is no longer is copied to memory that takes few instructions to clear.
+const SHORTEST: usize = 64;
 
 /// Bytes to be read, in one or more pieces of memory that stay mapped for `'r`.
 ///
@@ -102,11 +104,18 @@ impl<'r> Data<'r> {
     /// # Cost
     /// Each byte is copied once, into memory that stays in the CPU's cache: less than to load it from where it is.
     #[inline]
-    pub fn for_each_chunk(&self, mut see: impl FnMut(&[u8])) {
-        if self.len() > SHORT {
-            return self.for_each_long_chunk(see);
+    pub fn for_each_chunk(&self, see: impl FnMut(&[u8])) {
+        match self.len() {
+            len if len <= SHORTEST => self.see_at_once::<SHORTEST>(see),
+            len if len <= SHORT => self.see_at_once::<SHORT>(see),
+            _ => self.for_each_long_chunk(see),
         }
-        let mut chunk = [0; SHORT];
+    }
+
+    /// Shows all bytes, of which there are at most `MOST`.
+    #[inline]
+    fn see_at_once<const MOST: usize>(&self, mut see: impl FnMut(&[u8])) {
+        let mut chunk = [0; MOST];
         let len = self.copy_to(&mut chunk);
         if len > 0 {
             see(&chunk[..len]);

@@ -69,7 +69,7 @@ impl Space {
     /// A load or two while nothing is lost.
     #[inline]
     pub fn has_losses(&self) -> bool {
-        self.each().any(|space| space.core().may_have_lost())
+        self.core().may_have_lost() || self.small().is_some_and(|small| small.core().may_have_lost())
     }
 }
 

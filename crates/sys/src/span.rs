@@ -55,11 +55,13 @@ impl Span {
     }
 
     /// The first address.
+    #[inline]
     pub fn addr(self) -> usize {
         self.start.expose_provenance()
     }
 
     /// The number of bytes.
+    #[inline]
     pub fn len(self) -> usize {
         self.len
     }
@@ -73,6 +75,7 @@ impl Span {
     ///
     /// # Panics
     /// When they go beyond the span.
+    #[inline]
     #[must_use]
     pub fn part(self, offset: usize, len: usize) -> Self {
         assert!(
@@ -90,6 +93,7 @@ impl Span {
     ///
     /// # Safety
     /// To *load*, as the [module](self) says.
+    #[inline]
     pub unsafe fn copy_to(self, bytes: &mut [u8]) {
         assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
         // SAFETY: valid for loads by this function's contract; `copying::copy` allows overlap.
@@ -117,6 +121,7 @@ impl Span {
     ///
     /// # Safety
     /// To *store*, as the [module](self) says.
+    #[inline]
     pub unsafe fn copy_from(self, bytes: &[u8]) {
         assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
         // SAFETY: valid for stores by this function's contract.

@@ -33,9 +33,9 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     unsafe {
         match len {
             129.. => copy_long(from, to, len),
-            64.. => copy_ends::<4>(from, to, len),
-            32.. => copy_ends::<2>(from, to, len),
-            16.. => copy_ends::<1>(from, to, len),
+            65.. => copy_ends::<4>(from, to, len),
+            33.. => copy_ends::<2>(from, to, len),
+            17.. => copy_ends::<1>(from, to, len),
             8.. => {
                 let (head, tail) = (load_word(from), load_word(from.add(len - 8)));
                 store_word(to, head);
