@@ -37,15 +37,15 @@ impl Counts {
     #[inline]
     pub(super) fn of(work: &Work) -> Self {
         let mut counts = Self { requests: 1, ..Self::default() };
-        for buffer in work.buffers() {
-            let (count, bytes) = match (buffer.direction(), buffer.is_copied()) {
-                (Direction::Out, true) => (&mut counts.out_copied, buffer.len()),
-                (Direction::Out, false) => (&mut counts.out_passed, buffer.len()),
-                (Direction::In, true) => (&mut counts.in_copied, buffer.actual()),
-                (Direction::In, false) => (&mut counts.in_passed, buffer.actual()),
+        work.each_buffer(|direction, is_copied, len, actual| {
+            let (count, bytes) = match (direction, is_copied) {
+                (Direction::Out, true) => (&mut counts.out_copied, len),
+                (Direction::Out, false) => (&mut counts.out_passed, len),
+                (Direction::In, true) => (&mut counts.in_copied, actual),
+                (Direction::In, false) => (&mut counts.in_passed, actual),
             };
             *count += bytes as u64;
-        }
+        });
         counts
     }
 

@@ -319,10 +319,7 @@ fn refused(refusal: Refusal) -> Error {
 fn note(request: &mut Outgoing, reply: &Reply<'_>) -> Result<(), Error> {
     let work = request.work_mut();
     for (index, buffer) in reply.buffers().enumerate() {
-        let direction = Direction::In;
-        let missing = || Error::NoSuchBuffer { index, direction, is_other: false };
-        let noted = work.buffers_mut().get_mut(index).ok_or_else(missing)?;
-        noted.set_actual(usize::try_from(buffer.actual).map_err(|_| Error::Aborted)?)?;
+        work.set_actual(index, usize::try_from(buffer.actual).map_err(|_| Error::Aborted)?)?;
     }
     if let Outcome::Ok { .. } = reply.outcome {
         work.note_carried(reply.carried)?;
@@ -332,10 +329,8 @@ fn note(request: &mut Outgoing, reply: &Reply<'_>) -> Result<(), Error> {
         Outcome::Ok { argument, .. } => work.set_reply_argument(argument),
         // There was room.
         Outcome::ArgumentTooLong { len } if len <= room => Err(Error::ArgumentTooLong { len, room }),
-        Outcome::Untold { buffer: index }
-            if work.buffers().get(index).is_none_or(|buffer| buffer.direction() != Direction::In) =>
-        {
-            let is_other = index < work.buffers().len();
+        Outcome::Untold { buffer: index } if work.direction(index) != Some(Direction::In) => {
+            let is_other = work.direction(index).is_some();
             Err(Error::NoSuchBuffer { index, direction: Direction::In, is_other })
         }
         _ => Ok(()),

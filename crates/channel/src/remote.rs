@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use genie_io::carrier::{Awaited, Carrier, Carries, Followers, Outgoing, Patience, WorkBuffer};
+use genie_io::carrier::{Awaited, Carrier, Carries, Followers, Outgoing, Patience, Short};
 use genie_io::{Error, RequestId, Service, ServiceId};
 use genie_memory::{Direction, Space};
 use genie_passing::{Parties, Passing, Preferred};
@@ -148,7 +148,9 @@ impl Carrier for Remote {
     fn request(&self, mut request: Outgoing, passing: &Passing, patience: Patience) -> bool {
         // A pool that is gone with its server is not the client's fault.
         let blame = |error| if self.link.is_gone() { self.link.error().unasked() } else { error };
-        if let Err(error) = request.make_ready(self) {
+        if request.work().shorts().is_empty()
+            && let Err(error) = request.make_ready(self)
+        {
             request.fail(blame(error));
             return false;
         }
@@ -281,7 +283,8 @@ impl Remote {
         if request.is_aborting() {
             return Err(Refused::Error(Error::Dropped));
         }
-        let bytes = request.work().buffers().iter().map(WorkBuffer::len).sum();
+        let mut bytes = 0;
+        request.work().each_buffer(|_, _, len, _| bytes += len);
         let slot = sending.table.vacant(bytes).map_err(|refused| match refused {
             Error::TooLarge { .. } => Refused::Error(refused),
             _ => Refused::NoRoom(refused),
@@ -318,15 +321,17 @@ impl Remote {
     ) -> Result<(), Error> {
         let Sending { announcements, body, .. } = sending;
         let work = request.work();
+        let shorts = work.shorts();
+        if !shorts.is_empty() {
+            let buffers = shorts.iter().map(Short::extent);
+            let mut writer =
+                RequestWriter::short(body, slot, service, work.argument(), work.room(), buffers)?;
+            work.each_carried_output(|carried| carried.copy_to(work, writer.carried(carried.len())));
+            return Ok(());
+        }
         let mut writer = RequestWriter::begin(body, slot, service, work.argument(), work.room())?;
         let mut segments = Segments::new();
         for buffer in work.buffers() {
-            if let [element] = buffer.elements()
-                && let Some(carried) = element.carried()
-            {
-                writer.carried_buffer(buffer.direction(), carried.len())?;
-                continue;
-            }
             let writes = buffer.direction() == Direction::In;
             writer.buffer(buffer.direction(), buffer.is_copied())?;
             for element in buffer.elements() {

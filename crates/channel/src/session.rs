@@ -103,9 +103,12 @@ impl Caller for Session {
             (_, None) => {
                 let outcome = Outcome::Ok { anticipated: false, argument: work.reply_argument() };
                 let mut writer = encode(body, slot, &work, outcome);
-                work.each_carried_input(|element, here| {
-                    element.copy_carried(&work, writer.carried(here));
-                });
+                if work.carries_inputs() {
+                    work.each_short_input(|carried, here| carried.copy_to(&work, writer.carried(here)));
+                    work.each_carried_input(|element, here| {
+                        element.copy_carried(&work, writer.carried(here));
+                    });
+                }
                 Kind::Reply
             }
             (_, Some(error)) => {
@@ -223,19 +226,18 @@ impl Session {
     ) -> Result<Box<Work>, Unfit> {
         let mut work = Work::received(request.argument, request.room);
         let mut carried = request.carried;
-        for buffer in request.buffers() {
-            let mut elements = buffer.elements();
-            if elements.len() == 1
-                && let Some(element) = elements.next().filter(Element::is_carried)
-            {
-                let data = cut(&mut carried, &element, buffer.direction);
-                work.receive_buffer(buffer.direction, data, element.len as usize);
-                continue;
+        let shorts = request.shorts();
+        if shorts.len() > 0 {
+            for (direction, len) in shorts {
+                work.receive_short(direction, cut(&mut carried, len, direction), len);
             }
+            return Ok(work);
+        }
+        for buffer in request.buffers() {
             work.begin_buffer(buffer.direction, buffer.is_copied || self.terms.private.is_some());
             for element in buffer.elements() {
                 if element.is_carried() {
-                    let data = cut(&mut carried, &element, buffer.direction);
+                    let data = cut(&mut carried, element.len as usize, buffer.direction);
                     work.receive(buffer.direction, data, element.len as usize);
                     continue;
                 }
@@ -405,8 +407,8 @@ impl Session {
 
 /// What a request carries of an element, off the front of what it carries: nothing of an input.
 #[inline]
-fn cut<'r>(carried: &mut &'r [u8], element: &Element<'_>, direction: Direction) -> &'r [u8] {
-    let here = if direction == Direction::Out { element.len as usize } else { 0 };
+fn cut<'r>(carried: &mut &'r [u8], len: usize, direction: Direction) -> &'r [u8] {
+    let here = if direction == Direction::Out { len } else { 0 };
     let data;
     (data, *carried) = carried.split_at(here);
     data
@@ -444,9 +446,9 @@ fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {
 
 fn encode<'b>(body: &'b mut Body, slot: Slot, work: &Work, outcome: Outcome<'_>) -> ReplyWriter<'b> {
     let mut writer = ReplyWriter::begin(body, slot, outcome);
-    for buffer in work.buffers() {
-        let written = writer.buffer(buffer.actual() as u64);
+    work.each_buffer(|_, _, _, actual| {
+        let written = writer.buffer(actual as u64);
         written.expect("the lengths and the count are those of a request that came in a record");
-    }
+    });
     writer
 }

@@ -96,6 +96,16 @@ impl U48 {
         }
     }
 
+    /// A number that is below 2^16.
+    ///
+    /// # Panics
+    /// When it is not.
+    #[inline]
+    fn short(value: usize) -> Self {
+        let [a, b] = u16::try_from(value).expect("no more than 2^16").to_le_bytes();
+        Self([a, b, 0, 0, 0, 0])
+    }
+
     /// The number.
     pub fn get(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;

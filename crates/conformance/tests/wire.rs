@@ -325,7 +325,7 @@ impl Pending {
 /// Enters a reply.
 fn entered(work: &mut Work, success: Success) -> Result<(), Error> {
     for (index, (actual, bytes)) in success.buffers.iter().enumerate() {
-        work.buffers_mut()[index].set_actual(*actual)?;
+        work.set_actual(index, *actual)?;
         if work.buffers()[index].direction() == Direction::In {
             assert_eq!(work.input(index).copy_from(bytes), *actual, "the client's memory has room");
         }

@@ -8,7 +8,7 @@
 //!    [`Outgoing::make_ready`], and sends what [`Outgoing::work`] says: the argument, and of each element the bytes
 //!    ([`Carried::copy_to`]) or where they are ([`WorkElement::each_shown`]).
 //! 2. It keeps the [`Outgoing`] in a table of its own, by a [`Slot`], until the reply comes. The memory is the server's meanwhile.
-//! 3. It enters the reply in [`Outgoing::work_mut`]: how much each input has got ([`WorkBuffer::set_actual`]), then what the record
+//! 3. It enters the reply in [`Outgoing::work_mut`]: how much each input has got ([`Work::set_actual`]), then what the record
 //!    carries of inputs ([`Work::note_carried`]), and the argument ([`Work::set_reply_argument`]). Then it ends the request by
 //!    [`Outgoing::succeed`], [`Outgoing::succeed_for`] or [`Outgoing::fail`].
 //!
@@ -28,7 +28,7 @@
 //! A child made by fork forgets its table of [`Outgoing`]s: to drop one there would end the parent's request. Locks of a carrier's are
 //! not held while the server's code, or a client's task, is called: either may make requests.
 //! Trust: this crate believes what a carrier says. So a carrier checks all that a peer sends: numbers of services, lengths against the
-//! request's, places of memory; and it ends what has no honest peer. What [`WorkBuffer::set_actual`], [`Work::note_carried`],
+//! request's, places of memory; and it ends what has no honest peer. What [`Work::set_actual`], [`Work::note_carried`],
 //! [`Work::set_reply_argument`] and [`Work::check_inputs`] refuse is wrong, too.
 //! Source: thesis §5.1, §7.2.
 
@@ -49,4 +49,4 @@ pub use crate::request::id::{RequestIds, Slot};
 pub use crate::server::code::Code;
 pub use crate::work::located::{Located, PrivateBuffer};
 pub use crate::work::location::Shown;
-pub use crate::work::{Carried, MAX_CARRIED, Work, WorkBuffer, WorkElement, carried_room};
+pub use crate::work::{Carried, MAX_CARRIED, Short, Work, WorkBuffer, WorkElement, carried_room};

@@ -20,7 +20,7 @@ use crate::kept::allowance::Allowance;
 use crate::request::id::Slot;
 use crate::server::service::Access;
 use crate::work::location::{Location, Locations, part};
-use crate::work::{Work, WorkBuffer, WorkElement};
+use crate::work::{Seen, Work};
 use crate::{Client, Error, Fragment, RequestId, ServerError, Service, ServiceId, panics, telemetry};
 
 pub use anticipated::Anticipated;
@@ -96,7 +96,7 @@ impl Incoming {
 
     /// How many buffers there are.
     pub fn buffers(&self) -> usize {
-        self.work().buffers.len()
+        self.work().count()
     }
 
     /// The direction of buffer `index`.
@@ -104,8 +104,7 @@ impl Incoming {
     /// # Errors
     /// There is no such buffer.
     pub fn direction(&self, index: usize) -> Result<Direction, Error> {
-        let buffer = self.work().buffers.get(index);
-        buffer.map(|buffer| buffer.direction).ok_or_else(|| missing(index, Direction::Out, false))
+        self.work().direction(index).ok_or_else(|| missing(index, Direction::Out, false))
     }
 
     /// The client's argument; empty where the client gave none.
@@ -130,17 +129,17 @@ impl Incoming {
 
     /// The number of data bytes that buffer `index` holds or has room for; 0 if the request has no such buffer.
     pub fn len(&self, index: usize) -> usize {
-        self.work().buffers.get(index).map_or(0, WorkBuffer::len)
+        self.work().buffer(index).map_or(0, Seen::len)
     }
 
     /// How many elements buffer `index` has; 0 if the request has no such buffer.
     pub fn elements(&self, index: usize) -> usize {
-        self.work().buffers.get(index).map_or(0, |buffer| buffer.elements.len())
+        self.work().buffer(index).map_or(0, Seen::elements)
     }
 
     /// Whether the request has no buffers.
     pub fn is_empty(&self) -> bool {
-        self.work().buffers.is_empty()
+        self.buffers() == 0
     }
 
     /// The data of output buffer `index`, to be read. Under share and the weak moves the client could still change it.
@@ -212,10 +211,9 @@ impl Incoming {
     pub fn ready(&mut self, index: usize) -> Result<DataMut<'_>, Error> {
         self.require_writes()?;
         self.make_ready(index)?;
-        let Work { buffers, store, .. } = self.work_mut();
-        let buffer = &mut buffers[index];
-        buffer.owe();
-        Ok(buffer.input(store))
+        let work = self.work_mut();
+        work.owe(index);
+        Ok(work.input(index))
     }
 
     /// The memory of input buffer `index`, while other buffers are shown, too. It has no bytes before [`Incoming::ready`] was
@@ -237,7 +235,7 @@ impl Incoming {
 
     fn make_ready(&mut self, index: usize) -> Result<(), Error> {
         self.buffer(index, Direction::In)?;
-        self.work_mut().buffers[index].elements.iter_mut().try_for_each(WorkElement::make_ready)
+        self.work_mut().make_ready(index)
     }
 
     /// Bytes `range` of buffer `index`, to be forwarded in a request of this server's own: fragment subcontracting. The
@@ -318,7 +316,7 @@ impl Incoming {
     /// Where bytes `range` of a buffer are, or will be.
     fn locations(&mut self, index: usize, range: Range<usize>) -> Result<Locations, Error> {
         let access = self.access;
-        let buffer = &mut self.work_mut().buffers[index];
+        let buffer = &mut self.work_mut().whole_mut()[index];
         let locations = match buffer.forward(&range, access)? {
             Some(input) => Locations::from_iter([Location::Forwarded(input)]),
             None => {
@@ -326,10 +324,10 @@ impl Incoming {
                     self.make_ready(index)?;
                 }
                 let (work, find) = (self.work(), |named: &_| self.origin().locations(named));
-                part(&work.buffers[index].locations(find, &work.store)?, range)
+                part(&work.buffers()[index].locations(find, &work.store)?, range)
             }
         };
-        self.work_mut().buffers[index].owe();
+        self.work_mut().owe(index);
         Ok(locations)
     }
 
@@ -341,8 +339,7 @@ impl Incoming {
     /// # Errors
     /// There is no such buffer, or it is shorter.
     pub fn set_actual(&mut self, index: usize, actual: usize) -> Result<(), Error> {
-        let buffer = self.work_mut().buffers.get_mut(index);
-        buffer.ok_or_else(|| missing(index, Direction::In, false))?.set_actual(actual)
+        self.work_mut().set_actual(index, actual)
     }
 
     /// Replies. After a success the outputs' buffers are the client's again, or the server's for good, and the inputs' data is
@@ -363,7 +360,7 @@ impl Incoming {
 
     /// The server's mistake, if it has not said how much of an input came.
     fn untold(&self) -> Option<Error> {
-        let buffer = self.work().buffers.iter().position(WorkBuffer::is_owed)?;
+        let buffer = self.work().untold()?;
         let error = Error::Untold { buffer };
         telemetry::mistaken(self.client(), self.service, &error);
         Some(error)
@@ -400,9 +397,9 @@ impl Incoming {
     }
 
     /// The buffer, if it is there and the server has not kept it.
-    pub(crate) fn buffer(&self, index: usize, direction: Direction) -> Result<&WorkBuffer, Error> {
-        match self.work().buffers.get(index).filter(|buffer| buffer.direction == direction) {
-            Some(buffer) if buffer.is_kept => Err(Error::Kept { buffer: index }),
+    pub(crate) fn buffer(&self, index: usize, direction: Direction) -> Result<Seen<'_>, Error> {
+        match self.work().buffer(index).filter(|buffer| buffer.direction() == direction) {
+            Some(buffer) if buffer.is_kept() => Err(Error::Kept { buffer: index }),
             buffer => buffer.ok_or_else(|| missing(index, direction, index < self.buffers())),
         }
     }

@@ -147,12 +147,13 @@ impl Incoming {
         let allowance = Arc::clone(self.allowance());
         let held = self.private_footprint(index).and_then(|bytes| Some((allowance.hold()?, bytes)));
         let share = allowance.share(held.as_ref().map_or(len, |(_, bytes)| *bytes))?;
-        let taken = held.and_then(|(hold, _)| Some((hold, self.work_mut().buffers[index].take_private()?)));
+        let taken =
+            held.and_then(|(hold, _)| Some((hold, self.work_mut().whole_mut()[index].take_private()?)));
         let memory = match taken {
             Some((hold, bytes)) => Memory::Taken(Taken { bytes: Some(bytes), is_changed: false, hold }),
             None => Memory::Copied(self.copied(index, len)?),
         };
-        self.work_mut().buffers[index].is_kept = true;
+        self.work_mut().set_kept(index);
         Ok(Kept { memory, _share: share })
     }
 

@@ -54,7 +54,7 @@ pub struct Reply {
     pub anticipated: bool,
     pub(crate) argument: SmallVec<[u8; 16]>,
     /// The buffers, in the request's order.
-    pub buffers: SmallVec<[ReplyBuffer; 1]>,
+    pub buffers: SmallVec<[ReplyBuffer; 2]>,
 }
 
 impl Reply {

@@ -48,9 +48,32 @@ pub(crate) struct Buffers<'o, 'i> {
 
 impl<'o, 'i> Buffers<'o, 'i> {
     /// All of them, in order.
+    fn iter(&self) -> impl Iterator<Item = &Elements<'o, 'i>> {
+        self.earlier.iter().chain(&self.last)
+    }
+
+    /// Calls `see` with each buffer, in order.
     #[inline]
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Elements<'o, 'i>> {
-        self.earlier.iter_mut().chain(&mut self.last)
+    fn each(&self, mut see: impl FnMut(&Elements<'o, 'i>)) {
+        self.earlier.iter().for_each(&mut see);
+        self.last.iter().for_each(see);
+    }
+
+    /// Has `take` take out what each buffer holds, in order. It returns whether it has left nothing that would have to be dropped.
+    #[inline]
+    pub(crate) fn take_each(&mut self, mut take: impl FnMut(&mut Elements<'o, 'i>) -> bool) {
+        let Self { earlier, last } = self;
+        for buffer in earlier {
+            take(buffer);
+        }
+        if last.as_mut().is_some_and(&mut take) {
+            std::mem::forget(last.take());
+        }
+    }
+
+    /// Begins another buffer.
+    fn add(&mut self, buffer: Elements<'o, 'i>) {
+        self.earlier.extend(self.last.replace(buffer));
     }
 }
 
@@ -72,6 +95,12 @@ impl<E> List<E> {
     #[inline(always)]
     fn new(first: E) -> Self {
         Self { first: Some(first), others: Vec::new() }
+    }
+
+    /// The element, if there is one only.
+    #[inline]
+    pub(crate) fn single(&mut self) -> Option<&mut E> {
+        self.first.as_mut().filter(|_| self.others.is_empty())
     }
 
     fn iter(&self) -> impl Iterator<Item = &E> {
@@ -177,7 +206,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     fn add_further_out(&mut self, element: Out<'o>, is_first: bool) {
         match &mut self.buffers.last {
             Some(Elements::Out(elements)) if !is_first => elements.others.push(element),
-            last => self.buffers.earlier.extend(last.replace(Elements::Out(List::new(element)))),
+            _ => self.buffers.add(Elements::Out(List::new(element))),
         }
     }
 
@@ -194,14 +223,14 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     fn add_further_input(&mut self, element: In<'i>, is_first: bool) {
         match &mut self.buffers.last {
             Some(Elements::In(elements)) if !is_first => elements.others.push(element),
-            last => self.buffers.earlier.extend(last.replace(Elements::In(List::new(element)))),
+            _ => self.buffers.add(Elements::In(List::new(element))),
         }
     }
 
     /// Takes the buffers that were given by value back, if the request is not to be made after all.
     pub fn take_given(&mut self) -> Vec<Returned> {
         let mut given = Vec::new();
-        for buffer in self.buffers.iter_mut() {
+        self.buffers.take_each(|buffer| {
             match buffer {
                 Elements::Out(elements) => elements.take_each(|element| match element.memory {
                     Memory::Migrant(migrant) => given.push(Returned::Migrant(migrant)),
@@ -214,7 +243,8 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
                     }
                 }),
             }
-        }
+            false
+        });
         given
     }
 
@@ -342,7 +372,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// value: a value that unwinding would have to drop must have an address.
     #[inline(never)]
     fn further(mut self, buffer: Elements<'o, 'i>) -> Self {
-        self.buffers.earlier.extend(self.buffers.last.replace(buffer));
+        self.buffers.add(buffer);
         self
     }
 
@@ -359,7 +389,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
 
     #[cold]
     fn foreign_lender(&self, space: &Space) -> Option<&ServerHandle> {
-        self.buffers.earlier.iter().chain(&self.buffers.last).find_map(|buffer| match buffer {
+        self.buffers.iter().find_map(|buffer| match buffer {
             Elements::Out(elements) => elements.foreign_lender(space),
             Elements::In(elements) => elements.foreign_lender(space),
         })
@@ -369,18 +399,16 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     #[inline]
     pub(crate) fn sum(&self) -> Sum {
         let mut sum = Sum { bytes: 0, gives: false, names_lenders: false };
-        for buffer in self.buffers.earlier.iter().chain(&self.buffers.last) {
-            match buffer {
-                Elements::Out(elements) => elements.iter().for_each(|out| {
-                    sum.add(out);
-                    sum.gives |= matches!(out.memory, Memory::Owned(..) | Memory::Migrant(_));
-                }),
-                Elements::In(elements) => elements.iter().for_each(|input| {
-                    sum.add(input);
-                    sum.gives |= matches!(input.memory, Memory::Owned(..));
-                }),
-            }
-        }
+        self.buffers.each(|buffer| match buffer {
+            Elements::Out(elements) => elements.iter().for_each(|out| {
+                sum.add(out);
+                sum.gives |= matches!(out.memory, Memory::Owned(..) | Memory::Migrant(_));
+            }),
+            Elements::In(elements) => elements.iter().for_each(|input| {
+                sum.add(input);
+                sum.gives |= matches!(input.memory, Memory::Owned(..));
+            }),
+        });
         sum
     }
 
@@ -391,7 +419,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
             count += 1;
             carried += if len <= CARRIED { carried_room(len) } else { 0 };
         };
-        for buffer in self.buffers.earlier.iter().chain(&self.buffers.last) {
+        for buffer in self.buffers.iter() {
             match buffer {
                 Elements::Out(elements) => elements.iter().for_each(|element| see(element.len())),
                 Elements::In(elements) => elements.iter().for_each(|element| see(element.len())),

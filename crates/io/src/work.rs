@@ -10,6 +10,7 @@ mod element;
 pub(crate) mod forwarded;
 pub(crate) mod located;
 pub(crate) mod location;
+mod short;
 
 use std::sync::Arc;
 
@@ -26,7 +27,9 @@ use crate::work::located::Located;
 use crate::{Client, Error, Reply, telemetry};
 
 use arguments::Arguments;
-pub use buffer::WorkBuffer;
+pub(crate) use buffer::Seen;
+use buffer::Shorts;
+pub use buffer::{Short, WorkBuffer};
 pub(crate) use carried::Store;
 pub use carried::{Carried, MAX_CARRIED, carried_room};
 pub(crate) use element::Transfer;
@@ -38,7 +41,10 @@ pub use element::WorkElement;
 /// server's side, the carrier makes it of what came ([`Work::received`]), and gets it back to send the reply.
 #[derive(Debug)]
 pub struct Work {
-    pub(crate) buffers: SmallVec<[WorkBuffer; 2]>,
+    /// The buffers, if they are not all short.
+    buffers: SmallVec<[WorkBuffer; 2]>,
+    /// The buffers, if all are short.
+    shorts: Shorts,
     pub(crate) arguments: Arguments,
     /// The bytes of carried elements.
     pub(crate) store: Store,
@@ -72,8 +78,17 @@ impl Work {
     #[inline]
     fn new() -> Box<Self> {
         Spare::take(&SPARE).unwrap_or_else(|| {
-            let (buffers, arguments, store) = (SmallVec::new(), Arguments::default(), Store::default());
-            Box::new(Self { buffers, arguments, store, has_wrapped: false, error: None, admission: None })
+            let (buffers, shorts) = (SmallVec::new(), Shorts::NONE);
+            let (arguments, store) = (Arguments::default(), Store::default());
+            Box::new(Self {
+                buffers,
+                shorts,
+                arguments,
+                store,
+                has_wrapped: false,
+                error: None,
+                admission: None,
+            })
         })
     }
 
@@ -103,7 +118,10 @@ impl Work {
         for buffer in self.wrapped_mut() {
             buffer.elements.iter_mut().for_each(WorkElement::end);
         }
-        self.buffers.clear();
+        if !self.buffers.is_empty() {
+            self.buffers.clear();
+        }
+        self.shorts.clear();
         self.has_wrapped = false;
         self.arguments.end();
         self.store.end();
@@ -155,16 +173,10 @@ impl Work {
         self.arguments.set_reply(argument)
     }
 
-    /// The buffers, in order.
+    /// The buffers, in order; none if they are [short](Work::shorts).
     #[inline]
     pub fn buffers(&self) -> &[WorkBuffer] {
         &self.buffers
-    }
-
-    /// The same, for the reply to be entered ([`WorkBuffer::set_actual`]).
-    #[inline]
-    pub fn buffers_mut(&mut self) -> &mut [WorkBuffer] {
-        &mut self.buffers
     }
 
     /// The data of an output, however it is passed; where parts are another process's memory, what is mapped of it.
@@ -172,7 +184,7 @@ impl Work {
     /// # Panics
     /// There is no such buffer.
     pub fn output(&self, index: usize) -> Data<'_> {
-        self.buffers[index].output(&self.store)
+        self.buffer(index).expect("a buffer's number").output(&self.store)
     }
 
     /// The memory of an input: at the client's end, for a carrier to fill before it enters the reply
@@ -181,7 +193,7 @@ impl Work {
     /// # Panics
     /// There is no such buffer.
     pub fn input(&self, index: usize) -> DataMut<'_> {
-        self.buffers[index].input(&self.store)
+        self.buffer(index).expect("a buffer's number").input(&self.store)
     }
 
     /// The work of a request that a carrier brings, without buffers yet: the client's argument, and how long the reply's may be.
@@ -194,6 +206,7 @@ impl Work {
     /// Adds a buffer without elements.
     #[inline]
     pub(crate) fn add_buffer(&mut self, direction: Direction) {
+        self.unfold();
         self.buffers.push(WorkBuffer::new(direction));
     }
 
@@ -201,6 +214,7 @@ impl Work {
     /// on its way, for whoever counts.
     #[inline]
     pub fn begin_buffer(&mut self, direction: Direction, is_copied: bool) {
+        self.unfold();
         let mut buffer = WorkBuffer::new(direction);
         buffer.is_copied = is_copied;
         self.buffers.push(buffer);
@@ -302,6 +316,10 @@ impl Work {
         others: &mut [&mut [u8]],
         has_losses: impl Fn() -> bool,
     ) -> Result<(), Error> {
+        if others.is_empty() && !self.shorts.is_empty() {
+            return self.deliver_shorts(&mut destinations, has_losses);
+        }
+        self.unfold();
         let (given, native) = (others.len(), || self.inputs_native());
         if given > 0 && given > native() {
             return Err(Error::TooManyDestinations { given, inputs: native() });
@@ -352,6 +370,7 @@ impl Work {
     /// It had not: the request is to fail by this.
     #[inline]
     pub fn check_inputs(&mut self) -> Result<(), Error> {
+        self.check_shorts()?;
         each_input(&mut self.buffers, |element, here| element.check_input(here))
     }
 
@@ -384,6 +403,7 @@ impl Work {
 
     /// Copies the native inputs' first bytes to `peeks`; returns how many went to each.
     pub(crate) fn peek(&mut self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
+        self.unfold();
         let (mut peeks, mut peeked) = (peeks.iter_mut(), Vec::new());
         each_input(&mut self.buffers, |element, here| {
             let peek = if element.is_native_input() { peeks.next() } else { None };
@@ -403,32 +423,35 @@ impl Work {
     #[inline]
     pub(crate) fn reply(&mut self) -> Reply {
         let argument = std::mem::take(&mut self.arguments.reply);
-        Reply { anticipated: false, argument, buffers: self.give_back() }
+        let mut reply = Reply { anticipated: false, argument, buffers: SmallVec::new() };
+        self.give_back(&mut reply.buffers);
+        reply
     }
 
-    /// Converts completed work into what the client gets.
-    pub(crate) fn give_back(&mut self) -> SmallVec<[ReplyBuffer; 1]> {
-        // Pushing would make the buffer elsewhere first, and copy it.
-        match self.buffers.as_mut_slice() {
-            [buffer] => SmallVec::from_buf([buffer.give_back()]),
-            buffers => buffers.iter_mut().map(WorkBuffer::give_back).collect(),
-        }
+    /// Adds what the client gets of completed work.
+    #[inline]
+    pub(crate) fn give_back(&mut self, to: &mut SmallVec<[ReplyBuffer; 2]>) {
+        self.shorts.iter().for_each(|short| to.push(short.reply()));
+        self.buffers.iter_mut().for_each(|buffer| to.push(buffer.give_back()));
     }
 
     /// Of each element: the direction, what was done, and how many bytes were passed.
     #[inline]
     pub(crate) fn passed(&self) -> impl Iterator<Item = (Direction, Receipt, usize)> {
-        self.buffers.iter().flat_map(|buffer| {
+        let shorts = self.shorts.iter().map(Short::passed);
+        let whole = self.buffers.iter().flat_map(|buffer| {
             buffer.passed().map(|(element, here)| (buffer.direction, element.receipt(), here))
-        })
+        });
+        shorts.chain(whole)
     }
 
     /// Whether the client can have its reply while the server keeps every output: the client waits for no input, and gets no
     /// buffer back.
     pub(crate) fn may_be_anticipated(&self) -> bool {
-        self.buffers.iter().all(|buffer| {
-            buffer.direction == Direction::Out && !buffer.elements.iter().any(WorkElement::holds_buffer)
-        })
+        self.shorts.iter().all(|short| short.direction() == Direction::Out)
+            && self.buffers.iter().all(|buffer| {
+                buffer.direction == Direction::Out && !buffer.elements.iter().any(WorkElement::holds_buffer)
+            })
     }
 
     /// An anticipated reply, with the receipts so far.
@@ -437,10 +460,10 @@ impl Work {
             |element: &WorkElement| ReplyElement { receipt: element.receipt(), returned: Returned::Nothing };
         telemetry::replied(self.passed());
         let buffer = |buffer: &WorkBuffer| ReplyBuffer {
-            actual: buffer.actual,
+            actual: buffer.actual(),
             elements: buffer.elements.iter().map(element).collect(),
         };
-        let buffers = self.buffers.iter().map(buffer).collect();
+        let buffers = self.short_replies().chain(self.buffers.iter().map(buffer)).collect();
         Box::new(Reply { anticipated: true, argument: self.arguments.reply.clone(), buffers })
     }
 }
@@ -452,7 +475,7 @@ fn each_input(
     mut act: impl FnMut(&mut WorkElement, usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
     for buffer in buffers.iter_mut().filter(|buffer| buffer.direction == Direction::In) {
-        let mut left = buffer.actual;
+        let mut left = buffer.actual();
         for element in &mut buffer.elements {
             let here = element.len().min(left);
             left -= here;

@@ -15,12 +15,28 @@ pub fn record(bytes: &[u8]) {
     let Some((kind, body)) = bytes.split_first() else { return };
     match Record::decode(*kind, body) {
         Ok(record) => {
+            if let Record::Request(request) = &record {
+                check_shorts(request);
+            }
             let mut again = Body::new();
             let kind_again = encode(&record, &mut again).expect("what was decoded can be encoded");
             assert_eq!((kind_again as u8, &again[..]), (*kind, body));
         }
         Err(malformed) => assert!(malformed.offset <= body.len(), "{malformed}"),
     }
+}
+
+/// Whether what a request says of its short buffers is what its buffers say.
+fn check_shorts(request: &Request<'_>) {
+    let mut buffers = request.buffers();
+    let carried = buffers.by_ref().map_while(|buffer| {
+        let [element] = buffer.elements().collect::<Vec<_>>()[..] else { return None };
+        element.is_carried().then_some((buffer.direction, element.len as usize))
+    });
+    let carried: Vec<_> = carried.collect();
+    let are_short = (1..=4).contains(&carried.len()) && carried.len() == request.buffers().len();
+    let expected = if are_short { &carried[..] } else { &[] };
+    assert_eq!(request.shorts().collect::<Vec<_>>(), expected);
 }
 
 /// Decodes a control message, and encodes it again.

@@ -75,6 +75,7 @@ impl Outgoing {
     pub fn make_ready(&mut self, carrier: &impl Carrier) -> Result<(), Error> {
         let (space, parties, is_silent) = (carrier.space(), carrier.parties(), carrier.is_untrusted());
         let viewer = Viewer { space, parties, is_silent };
+        self.work_mut().unfold();
         for buffer in self.work_mut().wrapped_mut() {
             for element in &mut buffer.elements {
                 match (&mut element.transfer, buffer.direction) {

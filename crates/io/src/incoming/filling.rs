@@ -4,7 +4,6 @@ use genie_memory::DataMut;
 
 use super::Incoming;
 use crate::Error;
-use crate::work::Work;
 
 /// What a closure returns that fills an input: how many bytes it has filled, or why it has failed.
 pub trait Filled {
@@ -67,14 +66,13 @@ impl Incoming {
         fill: impl FnOnce(DataMut<'_>) -> F,
     ) -> Result<usize, F::Error> {
         self.ready(index)?;
-        let Work { buffers, store, .. } = self.work_mut();
-        let buffer = &mut buffers[index];
+        let work = self.work_mut();
         // Whether `fill` fails or panics, nothing that was said before is true any more.
-        buffer.unfill();
-        let room = buffer.input(store);
+        work.unfill(index);
+        let room = work.input(index);
         let (len, actual) = (room.len(), fill(room).filled()?);
         Error::check_len(actual, len)?;
-        buffer.set_actual(actual)?;
+        self.set_actual(index, actual)?;
         Ok(actual)
     }
 }

@@ -38,7 +38,8 @@ impl Incoming {
     }
 
     fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
-        let elements = &self.buffer(index, Direction::In)?.elements;
+        self.buffer(index, Direction::In)?;
+        let elements = &self.work_mut().whole_mut()[index].elements;
         let (buffer, count) = (index, elements.len());
         let supplied = elements.get(element).ok_or(Error::NoSuchElement { buffer, element, count })?;
         if supplied.is_ready() {
@@ -49,7 +50,7 @@ impl Incoming {
             Transfer::In(input) => supply.put_in(input)?,
             Transfer::Out(_) | Transfer::Forwarded(_) | Transfer::Carried(_) | Transfer::None(_) => {}
         }
-        self.work_mut().buffers[index].owe();
+        self.work_mut().owe(index);
         Ok(())
     }
 }

@@ -278,10 +278,10 @@ pub(crate) fn deliver(
         None => telemetry::replied(work.passed()),
         Some(error) => telemetry::failed(error),
     }
-    let reply = work.reply();
+    let replied = match error {
+        None => Ok(work.reply()),
+        Some(error) => Err(Failed { error, buffers: work.reply().buffers.into_vec(), kept: false }),
+    };
     work.end();
-    match error {
-        None => Ok(reply),
-        Some(error) => Err(Failed { error, buffers: reply.buffers.into_vec(), kept: false }),
-    }
+    replied
 }

@@ -6,11 +6,13 @@
 use genie_memory::{Direction, LenderId, Migrant};
 use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 
+use smallvec::SmallVec;
+
 use super::element::Kept;
 use super::{Borrowings, Carried, Destinations, Store, Transfer, Work, WorkElement};
 use crate::carrier::Carries;
-use crate::request::Elements;
 use crate::request::element::{Borrowed, Element, Memory, Moved};
+use crate::request::{Elements, List};
 use crate::work::located::Located;
 use crate::{Error, Failed, Fragment, Request, ServerHandle, telemetry, views};
 
@@ -53,7 +55,7 @@ impl Way<'_> {
 }
 
 /// How transfers of one direction begin.
-trait Begin: Borrowed {
+trait Begin: Borrowed + Default {
     type Migrant: Moved;
 
     /// By which scheme borrowed memory is passed, and why not by `scheme`.
@@ -193,7 +195,9 @@ impl Work {
     fn undo(mut self: Box<Self>, error: Error) -> Failed {
         telemetry::failed(&error);
         self.finish_outputs(false);
-        let buffers = self.give_back().into_vec();
+        let mut buffers = SmallVec::new();
+        self.give_back(&mut buffers);
+        let buffers = buffers.into_vec();
         self.end();
         Failed { error, buffers, kept: false }
     }
@@ -216,38 +220,71 @@ impl Work {
             None => Carries::NOTHING,
         };
         let way = Way { passing, parties, is_held: borrowings.is_some(), default, carries };
-        for buffer in request.buffers.iter_mut() {
-            match buffer {
-                Elements::Out(elements) => {
-                    self.add_buffer(Direction::Out);
-                    elements.take_each(|element| {
-                        let is_lasting = matches!(element.memory, Memory::Lasting(_));
-                        let borrowed = self.begin_element(&way, element);
-                        if let (Some(bytes), Some(borrowings)) = (borrowed, borrowings.as_deref_mut())
-                            && !is_lasting
-                            && self.is_last_in_place()
-                        {
-                            borrowings.outputs.push((bytes.as_ptr().addr(), bytes.len()));
-                        }
+        request.buffers.take_each(|buffer| match buffer {
+            Elements::Out(elements) => match self.add_short(&way, elements.single()) {
+                Some((_, is_bare)) => is_bare,
+                None => {
+                    self.add_whole(&way, elements, |bytes: &[u8], is_in_place| {
+                        let borrowings = borrowings.as_deref_mut().filter(|_| is_in_place);
+                        borrowings.into_iter().for_each(|of| of.outputs.push(place(bytes)));
                     });
+                    false
                 }
-                Elements::In(elements) => {
-                    self.add_buffer(Direction::In);
-                    elements.take_each(|element| {
-                        let is_lasting = matches!(element.memory, Memory::Lasting(_));
-                        let borrowed = self.begin_element(&way, element);
-                        if let (Some(bytes), Some(borrowings)) = (&borrowed, borrowings.as_deref_mut())
-                            && !is_lasting
-                            && self.is_last_in_place()
-                        {
-                            borrowings.inputs.push((bytes.as_ptr().addr(), bytes.len()));
-                        }
-                        destinations.extend(borrowed);
+            },
+            Elements::In(elements) => match self.add_short(&way, elements.single()) {
+                Some((bytes, is_bare)) => {
+                    destinations.push(bytes);
+                    is_bare
+                }
+                None => {
+                    self.add_whole(&way, elements, |bytes: &'i mut [u8], is_in_place| {
+                        let borrowings = borrowings.as_deref_mut().filter(|_| is_in_place);
+                        borrowings.into_iter().for_each(|of| of.inputs.push(place(bytes)));
+                        destinations.push(bytes);
                     });
+                    false
                 }
-            }
-        }
+            },
+        });
         destinations
+    }
+
+    /// Adds a buffer that is not short. Calls `borrow` with the memory that it borrows, and whether that is passed in place.
+    #[inline(never)]
+    fn add_whole<B: Begin<Migrant = M>, M: Moved>(
+        &mut self,
+        way: &Way<'_>,
+        elements: &mut List<Element<B, M>>,
+        mut borrow: impl FnMut(B, bool),
+    ) {
+        self.add_buffer(B::DIRECTION);
+        elements.take_each(|element| {
+            let is_lasting = matches!(element.memory, Memory::Lasting(_));
+            if let Some(bytes) = self.begin_element(way, element) {
+                borrow(bytes, !is_lasting && self.is_last_in_place());
+            }
+        });
+    }
+
+    /// Adds a short buffer of a buffer's only element, if its data is borrowed and carried. Returns the memory that it borrows, and
+    /// whether nothing is left of it that would have to be dropped.
+    #[inline(always)]
+    fn add_short<B: Begin>(
+        &mut self,
+        way: &Way<'_>,
+        element: Option<&mut Element<B, B::Migrant>>,
+    ) -> Option<(B, bool)> {
+        let Element { scheme, is_by_default, lender, memory: Memory::Borrowed(bytes) } = element? else {
+            return None;
+        };
+        if !self.takes_short() || self.error.is_some() {
+            return None;
+        }
+        let scheme = if *is_by_default { way.default } else { *scheme };
+        let by = borrowed_by::<B>(way, scheme, *is_by_default, bytes);
+        let carried = self.carried::<B>(way, (scheme, by), bytes, false)?;
+        self.shorts.push(carried);
+        Some((std::mem::take(bytes), lender.is_none()))
     }
 
     /// Whether the element added last passes the client's memory in place.
@@ -276,13 +313,7 @@ impl Work {
         let lender = lender.as_deref();
         match memory {
             Memory::Borrowed(bytes) => {
-                let by = match B::borrowed_by(way, scheme, &bytes) {
-                    // A program that names no scheme loses nothing by a default that cannot be had here (§13.1).
-                    (Scheme::Copy, Some(Reason::Borrowed)) if is_by_default => {
-                        (Scheme::EmulatedCopy, Some(Reason::Borrowed))
-                    }
-                    by => by,
-                };
+                let by = borrowed_by::<B>(way, scheme, is_by_default, &bytes);
                 if !self.carry::<B>(way, (scheme, by), &bytes, false) {
                     self.begin_native::<B>(way, lender, (scheme, by), &bytes, false);
                 }
@@ -361,14 +392,28 @@ impl Work {
     fn carry<B: Begin>(
         &mut self,
         way: &Way<'_>,
-        (asked, (by, reason)): (Scheme, (Scheme, Option<Reason>)),
+        by: (Scheme, (Scheme, Option<Reason>)),
         bytes: &[u8],
         is_owned: bool,
     ) -> bool {
         if self.error.is_some() {
             return false;
         }
-        let Some(mut carried) = B::carry(way, &mut self.store, by, bytes, is_owned) else { return false };
+        let Some(carried) = self.carried::<B>(way, by, bytes, is_owned) else { return false };
+        self.add_element(WorkElement { transfer: Transfer::Carried(carried), kept: Kept::Nothing });
+        true
+    }
+
+    /// As [`Work::carry`], without adding an element.
+    #[inline(always)]
+    fn carried<B: Begin>(
+        &mut self,
+        way: &Way<'_>,
+        (asked, (by, reason)): (Scheme, (Scheme, Option<Reason>)),
+        bytes: &[u8],
+        is_owned: bool,
+    ) -> Option<Carried> {
+        let mut carried = B::carry(way, &mut self.store, by, bytes, is_owned)?;
         if let Some(reason) = reason {
             carried.note(asked, reason);
         }
@@ -380,8 +425,7 @@ impl Work {
             // Where a server has taken memory away, what was copied is zeros, and no data.
             self.error = Some(genie_passing::Error::from(lost).into());
         }
-        self.add_element(WorkElement { transfer: Transfer::Carried(carried), kept: Kept::Nothing });
-        true
+        Some(carried)
     }
 
     fn last_element(&mut self) -> &mut WorkElement {
@@ -397,6 +441,28 @@ impl Work {
         });
         self.add_element(WorkElement { transfer, kept });
     }
+}
+
+/// By which scheme borrowed memory is passed, and why not by `scheme`.
+#[inline]
+fn borrowed_by<B: Begin>(
+    way: &Way<'_>,
+    scheme: Scheme,
+    is_by_default: bool,
+    bytes: &[u8],
+) -> (Scheme, Option<Reason>) {
+    match B::borrowed_by(way, scheme, bytes) {
+        // A program that names no scheme loses nothing by a default that cannot be had here (§13.1).
+        (Scheme::Copy, Some(Reason::Borrowed)) if is_by_default => {
+            (Scheme::EmulatedCopy, Some(Reason::Borrowed))
+        }
+        by => by,
+    }
+}
+
+/// Where bytes are, and how many.
+fn place(bytes: &[u8]) -> (usize, usize) {
+    (bytes.as_ptr().addr(), bytes.len())
 }
 
 /// What an output is of.

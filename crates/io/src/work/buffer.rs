@@ -4,14 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use genie_memory::{Data, DataMut, Direction, Extent, SystemBytes};
+use genie_passing::{Receipt, Scheme};
 use smallvec::SmallVec;
 
-use super::Store;
+use super::{Carried, Store};
 use crate::Error;
 use crate::contract::Contract;
-use crate::reply::ReplyBuffer;
+use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::server::service::Access;
-use crate::work::element::{Transfer, WorkElement};
+use crate::work::element::{Kept, Transfer, WorkElement};
 use crate::work::forwarded::ForwardedInput;
 use crate::work::location::{Location, Locations};
 
@@ -21,11 +22,52 @@ pub struct WorkBuffer {
     pub(crate) direction: Direction,
     /// The client, in another process, says that it copies most of the data; or the kernel copies all of it.
     pub(crate) is_copied: bool,
-    pub(crate) actual: usize,
-    told: Told,
+    pub(super) said: Said,
     /// The server has made the output's data its own.
     pub(crate) is_kept: bool,
     pub(crate) elements: SmallVec<[WorkElement; 1]>,
+}
+
+/// How many bytes of a buffer were passed, as its server says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Said {
+    pub(super) actual: usize,
+    told: Told,
+}
+
+impl Said {
+    pub(super) const NOTHING: Self = Self { actual: 0, told: Told::Nothing };
+
+    /// Notes how many bytes were passed, of `len`.
+    ///
+    /// # Errors
+    /// There is not so much room: nothing has changed.
+    #[inline]
+    pub(super) fn say(&mut self, actual: usize, len: usize) -> Result<(), Error> {
+        Error::check_len(actual, len)?;
+        *self = Self { actual, told: Told::Said };
+        Ok(())
+    }
+
+    /// The server has to say how much of an input came, if it has not.
+    #[inline]
+    pub(super) fn owe(&mut self) {
+        if self.told == Told::Nothing {
+            self.told = Told::Owed;
+        }
+    }
+
+    /// Forgets how much the server has said of an input.
+    #[inline]
+    pub(super) fn unsay(&mut self) {
+        *self = Self { actual: 0, told: Told::Owed };
+    }
+
+    /// Whether the server has yet to say how much came.
+    #[inline]
+    pub(super) fn is_owed(self) -> bool {
+        self.told == Told::Owed
+    }
 }
 
 /// Whether the server has said how many bytes were passed.
@@ -54,14 +96,14 @@ impl WorkBuffer {
     /// How many bytes were passed, as the server says.
     #[inline]
     pub fn actual(&self) -> usize {
-        self.actual
+        self.said.actual
     }
 
     /// A buffer without elements yet.
     #[inline]
     pub(crate) fn new(direction: Direction) -> Self {
         let elements = SmallVec::new();
-        Self { direction, is_copied: false, actual: 0, told: Told::Nothing, is_kept: false, elements }
+        Self { direction, is_copied: false, said: Said::NOTHING, is_kept: false, elements }
     }
 
     /// What the client gets.
@@ -71,34 +113,7 @@ impl WorkBuffer {
             [element] => SmallVec::from_buf([element.give_back()]),
             elements => elements.iter_mut().map(WorkElement::give_back).collect(),
         };
-        ReplyBuffer { actual: self.actual, elements }
-    }
-
-    /// Notes how many bytes were really passed.
-    ///
-    /// # Errors
-    /// There is not so much room: nothing has changed.
-    pub fn set_actual(&mut self, actual: usize) -> Result<(), Error> {
-        Error::check_len(actual, self.len())?;
-        (self.actual, self.told) = (actual, Told::Said);
-        Ok(())
-    }
-
-    /// Notes that the server is about to have an input filled, so that it has to say how much came, if it has not.
-    pub(crate) fn owe(&mut self) {
-        if self.direction == Direction::In && self.told == Told::Nothing {
-            self.told = Told::Owed;
-        }
-    }
-
-    /// Forgets how much the server has said.
-    pub(crate) fn unfill(&mut self) {
-        (self.actual, self.told) = (0, Told::Owed);
-    }
-
-    /// Whether the server has yet to say how much came.
-    pub(crate) fn is_owed(&self) -> bool {
-        self.told == Told::Owed
+        ReplyBuffer { actual: self.said.actual, elements }
     }
 
     /// Whether most of the data is copied, as far as is known: an input is still to be delivered.
@@ -119,7 +134,7 @@ impl WorkBuffer {
     /// Its elements, and how many bytes of each were passed.
     #[inline]
     pub(super) fn passed(&self) -> impl Iterator<Item = (&WorkElement, usize)> {
-        let mut left = if self.direction == Direction::Out { usize::MAX } else { self.actual };
+        let mut left = if self.direction == Direction::Out { usize::MAX } else { self.said.actual };
         self.elements.iter().map(move |element| {
             let here = element.len().min(left);
             left -= here;
@@ -224,5 +239,195 @@ impl WorkBuffer {
         let mut all = self.elements.first().map(|element| element.input(store)).unwrap_or_default();
         self.elements.iter().skip(1).for_each(|element| all.append(element.input(store)));
         all
+    }
+}
+
+/// The most short buffers of a request; if there are more, none is short.
+pub(crate) const MOST: usize = 4;
+
+/// A buffer with one carried element, of which the client gets nothing back but its receipt.
+#[derive(Debug, Clone, Copy)]
+pub struct Short {
+    pub(super) carried: Carried,
+    pub(super) said: Said,
+    /// The server has made the output's data its own.
+    pub(super) is_kept: bool,
+}
+
+/// A work's short buffers, in order.
+#[derive(Debug)]
+pub(super) struct Shorts {
+    list: [Short; MOST],
+    count: usize,
+}
+
+impl Shorts {
+    pub(super) const NONE: Self = {
+        let passed = genie_passing::Carried::new(Scheme::Fragment, None);
+        Self { list: [Short::new(Carried::nothing(passed)); MOST], count: 0 }
+    };
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.count == MOST
+    }
+
+    /// Adds a buffer.
+    ///
+    /// # Panics
+    /// There are [`MOST`] already.
+    #[inline]
+    pub(super) fn push(&mut self, carried: Carried) {
+        self.list[self.count] = Short::new(carried);
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.count = 0;
+    }
+}
+
+impl std::ops::Deref for Shorts {
+    type Target = [Short];
+
+    #[inline]
+    fn deref(&self) -> &[Short] {
+        &self.list[..self.count.min(MOST)]
+    }
+}
+
+impl std::ops::DerefMut for Shorts {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Short] {
+        &mut self.list[..self.count.min(MOST)]
+    }
+}
+
+impl Short {
+    const fn new(carried: Carried) -> Self {
+        Self { carried, said: Said::NOTHING, is_kept: false }
+    }
+
+    /// Which way its data goes.
+    #[inline]
+    pub fn direction(&self) -> Direction {
+        self.carried.direction()
+    }
+
+    /// The number of bytes.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "a short buffer has bytes")]
+    pub fn len(&self) -> usize {
+        self.carried.len()
+    }
+
+    /// Which way its data goes, and how many bytes it has.
+    #[inline]
+    pub fn extent(&self) -> (Direction, usize) {
+        (self.direction(), self.len())
+    }
+
+    /// What is carried.
+    #[inline]
+    pub fn carried(&self) -> &Carried {
+        &self.carried
+    }
+
+    /// How many bytes were passed, as the server says.
+    #[inline]
+    pub fn actual(&self) -> usize {
+        self.said.actual
+    }
+
+    #[inline]
+    pub(super) fn is_input(&self) -> bool {
+        self.carried.is_input()
+    }
+
+    /// Its direction, what was done, and how many bytes were passed.
+    pub(super) fn passed(&self) -> (Direction, Receipt, usize) {
+        let here = if self.is_input() { self.said.actual } else { self.len() };
+        (self.direction(), self.carried.receipt(), here)
+    }
+
+    /// What the client gets.
+    #[inline]
+    pub(super) fn reply(&self) -> ReplyBuffer {
+        let element = ReplyElement { receipt: self.carried.receipt(), returned: Returned::Nothing };
+        ReplyBuffer { actual: self.said.actual, elements: SmallVec::from_buf([element]) }
+    }
+
+    pub(super) fn unfolded(self) -> WorkBuffer {
+        let Self { carried, said, is_kept } = self;
+        let element = WorkElement { transfer: Transfer::Carried(carried), kept: Kept::Nothing };
+        let elements = SmallVec::from_buf([element]);
+        WorkBuffer { direction: carried.direction(), is_copied: true, said, is_kept, elements }
+    }
+}
+
+/// One of a request's buffers, whatever it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Seen<'w> {
+    Short(&'w Short),
+    Whole(&'w WorkBuffer),
+}
+
+impl<'w> Seen<'w> {
+    #[inline]
+    pub(crate) fn direction(self) -> Direction {
+        match self {
+            Self::Short(short) => short.direction(),
+            Self::Whole(buffer) => buffer.direction,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::Short(short) => short.len(),
+            Self::Whole(buffer) => buffer.len(),
+        }
+    }
+
+    /// How many elements it has.
+    pub(crate) fn elements(self) -> usize {
+        match self {
+            Self::Short(_) => 1,
+            Self::Whole(buffer) => buffer.elements.len(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_kept(self) -> bool {
+        match self {
+            Self::Short(short) => short.is_kept,
+            Self::Whole(buffer) => buffer.is_kept,
+        }
+    }
+
+    /// How much memory the private buffer takes that the data fills by itself; none where there is no such buffer.
+    pub(crate) fn private_footprint(self) -> Option<usize> {
+        match self {
+            Self::Short(_) => None,
+            Self::Whole(buffer) => buffer.private_footprint(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn output(self, store: &'w Store) -> Data<'w> {
+        match self {
+            Self::Short(short) => store.data(&short.carried),
+            Self::Whole(buffer) => buffer.output(store),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn input(self, store: &'w Store) -> DataMut<'w> {
+        match self {
+            Self::Short(short) if short.carried.is_ready() => store.data_mut(&short.carried),
+            Self::Short(_) => DataMut::default(),
+            Self::Whole(buffer) => buffer.input(store),
+        }
     }
 }

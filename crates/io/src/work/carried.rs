@@ -33,7 +33,7 @@ pub const fn carried_room(len: usize) -> usize {
 }
 
 /// One carried element: where its bytes are in the work.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Carried {
     direction: Direction,
     /// For an input at its server: whether the server's code has asked for the memory.
@@ -98,8 +98,8 @@ impl Store {
     }
 
     /// An element of a request that came in a record.
-    #[inline]
-    fn receive(&mut self, direction: Direction, data: &[u8], len: usize) -> WorkElement {
+    #[inline(always)]
+    pub(super) fn receive(&mut self, direction: Direction, data: &[u8], len: usize) -> Carried {
         let passed = genie_passing::Carried::new(Scheme::Fragment, None);
         let carried = match direction {
             Direction::Out => Carried::output(self, passed, data),
@@ -108,8 +108,7 @@ impl Store {
                 Carried { is_ready: false, ..input }
             }),
         };
-        let carried = carried.expect("a request that came carries no more than there is room for");
-        WorkElement { transfer: Transfer::Carried(carried), kept: Kept::Nothing }
+        carried.expect("a request that came carries no more than there is room for")
     }
 
     /// Lets all bytes go, and keeps the memory.
@@ -127,6 +126,17 @@ impl fmt::Debug for Store {
 }
 
 impl Carried {
+    /// What there is in the place of an element.
+    pub(super) const fn nothing(passed: genie_passing::Carried) -> Self {
+        Self { direction: Direction::Out, is_ready: false, at: 0, len: 0, passed }
+    }
+
+    /// Which way its data goes.
+    #[inline]
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
     /// An output of these bytes, which are copied here; none if there is no room.
     #[inline]
     pub(crate) fn output(store: &mut Store, passed: genie_passing::Carried, bytes: &[u8]) -> Option<Self> {
@@ -199,7 +209,7 @@ impl Carried {
         Located::carried(store.data(self).segments().clone(), self.len())
     }
 
-    /// Copies all bytes of an output of `work` to `bytes`, which are as many.
+    /// Copies the first bytes of an element of `work` to `bytes`, which are no more.
     #[inline]
     pub fn copy_to(&self, work: &Work, bytes: &mut [u8]) {
         work.store.get(self, bytes);
@@ -261,6 +271,8 @@ impl Work {
         if !self.carries_outputs() {
             return;
         }
+        let outputs = self.shorts.iter().filter(|short| short.direction() == Direction::Out);
+        outputs.for_each(|short| see(short.carried()));
         for element in self.buffers.iter().flat_map(|buffer| &buffer.elements) {
             if let Transfer::Carried(carried) = &element.transfer
                 && !carried.is_input()
@@ -270,12 +282,15 @@ impl Work {
         }
     }
 
-    /// Calls `see` with the inputs whose bytes the reply carries, in order, and how many of each were passed.
+    /// Whether the reply carries bytes of inputs.
+    #[inline]
+    pub fn carries_inputs(&self) -> bool {
+        self.store.inputs != 0
+    }
+
+    /// Calls `see` with the inputs of whole buffers whose bytes the reply carries, in order, and how many of each were passed.
     #[inline]
     pub fn each_carried_input(&self, mut see: impl FnMut(&WorkElement, usize)) {
-        if self.store.inputs == 0 {
-            return;
-        }
         for (element, here) in self.buffers.iter().flat_map(WorkBuffer::passed) {
             if element.is_carried() {
                 see(element, here);
@@ -289,6 +304,7 @@ impl Work {
     /// No memory.
     #[cold]
     pub(crate) fn wrap_outputs(&mut self, passing: &Passing, parties: Parties) -> Result<(), Error> {
+        self.unfold();
         let Self { buffers, store, has_wrapped, .. } = self;
         for buffer in buffers {
             for element in &mut buffer.elements {
@@ -310,20 +326,8 @@ impl Work {
     /// No buffer has been begun, or the carried elements take more than [`MAX_CARRIED`].
     #[inline]
     pub fn receive(&mut self, direction: Direction, data: &[u8], len: usize) {
-        let element = self.store.receive(direction, data, len);
-        self.add_element(element);
-    }
-
-    /// Adds a buffer that has only such an element.
-    ///
-    /// # Panics
-    /// As [`Work::receive`].
-    #[inline]
-    pub fn receive_buffer(&mut self, direction: Direction, data: &[u8], len: usize) {
-        let mut buffer = WorkBuffer::new(direction);
-        buffer.is_copied = true;
-        buffer.elements.push(self.store.receive(direction, data, len));
-        self.buffers.push(buffer);
+        let transfer = Transfer::Carried(self.store.receive(direction, data, len));
+        self.add_element(WorkElement { transfer, kept: Kept::Nothing });
     }
 
     /// The transfer of an input whose data its server has elsewhere.
@@ -336,7 +340,7 @@ impl Work {
         transfer
     }
 
-    /// Enters what the reply carries of inputs, after it was entered how much was passed ([`WorkBuffer::set_actual`]).
+    /// Enters what the reply carries of inputs, after it was entered how much was passed ([`Work::set_actual`]).
     ///
     /// # Errors
     /// That is more, or less, than it says was passed.
@@ -346,12 +350,18 @@ impl Work {
             return Ok(());
         }
         let (mut rest, mut passed) = (data, 0);
-        each_input(&mut self.buffers, |element, here| {
+        let Self { shorts, buffers, store, .. } = self;
+        let mut enter = |carried: &Carried, here: usize| {
+            passed += here;
+            let (bytes, later) = rest.split_at(here.min(rest.len()));
+            store.put(carried, bytes);
+            rest = later;
+        };
+        let inputs = shorts.iter().filter(|short| short.direction() == Direction::In);
+        inputs.for_each(|short| enter(short.carried(), short.actual()));
+        each_input(buffers, |element, here| {
             if let Transfer::Carried(carried) = &element.transfer {
-                passed += here;
-                let (bytes, later) = rest.split_at(here.min(rest.len()));
-                self.store.put(carried, bytes);
-                rest = later;
+                enter(carried, here);
             }
             Ok(())
         })?;

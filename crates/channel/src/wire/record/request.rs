@@ -39,18 +39,30 @@ impl<'b> RequestWriter<'b> {
         argument: &[u8],
         room: usize,
     ) -> Result<Self, TooLarge> {
+        Self::begin_with(body, slot, service, argument, room, 0)
+    }
+
+    #[inline]
+    fn begin_with(
+        body: &'b mut Body,
+        slot: Slot,
+        service: u16,
+        argument: &[u8],
+        room: usize,
+        buffers: u16,
+    ) -> Result<Self, TooLarge> {
         let argument_len: u32 = count("bytes of an argument", argument.len(), u32::MAX as usize)?;
         let room: u32 = count("bytes of room for an argument", room, u32::MAX as usize)?;
         body.clear();
         body.part(&RequestHead {
             slot: slot.into(),
             service: service.into(),
-            buffers: 0.into(),
+            buffers: buffers.into(),
             argument: argument_len.into(),
             room: room.into(),
         });
         body.append(argument);
-        Ok(Self { body, buffers: 0, segments: 0, bytes: 0, last: None })
+        Ok(Self { body, buffers, segments: 0, bytes: 0, last: None })
     }
 
     /// Begins a buffer, and says whether the client copies most of its data.
@@ -113,23 +125,33 @@ impl<'b> RequestWriter<'b> {
         Ok(())
     }
 
-    /// Adds a buffer with one element of `len` bytes, which is carried and so copied.
+    /// Begins a request of these buffers, (direction, number of bytes) of each, all of which have one carried element and no more bytes
+    /// together than a request carries. The bytes of outputs follow, in order: [`RequestWriter::carried`].
     ///
     /// # Errors
-    /// As [`RequestWriter::buffer`] and [`RequestWriter::element`].
+    /// As [`RequestWriter::begin`].
+    ///
+    /// # Panics
+    /// When there are more buffers or bytes than that.
     #[inline]
-    pub fn carried_buffer(&mut self, direction: Direction, len: usize) -> Result<(), TooLarge> {
-        self.buffers = count("buffers", usize::from(self.buffers) + 1, MAX_BUFFERS)?;
-        self.add_bytes(len as u64)?;
-        let direction = if direction == Direction::Out { OUT } else { IN };
-        self.last = Some((self.body.len(), 1));
-        let len = U48::new(len as u64).ok_or_else(|| too_many_bytes(len as u64))?;
-        self.body.part(&CarriedBuffer {
-            head: BufferHead { elements: 1.into(), direction, copied: 1 },
-            element: ElementHead { segments: 0.into(), len },
-        });
-        self.body.put(std::mem::offset_of!(RequestHead, buffers), &U16::from(self.buffers));
-        Ok(())
+    pub fn short(
+        body: &'b mut Body,
+        slot: Slot,
+        service: u16,
+        argument: &[u8],
+        room: usize,
+        buffers: impl ExactSizeIterator<Item = (Direction, usize)>,
+    ) -> Result<Self, TooLarge> {
+        let count = u16::try_from(buffers.len()).expect("each buffer has some of the bytes");
+        let writer = Self::begin_with(body, slot, service, argument, room, count)?;
+        for (direction, len) in buffers {
+            let direction = if direction == Direction::Out { OUT } else { IN };
+            writer.body.part(&CarriedBuffer {
+                head: BufferHead { elements: 1.into(), direction, copied: 1 },
+                element: ElementHead { segments: 0.into(), len: U48::short(len) },
+            });
+        }
+        Ok(writer)
     }
 
     /// Room for the bytes of the next carried output.
@@ -169,7 +191,12 @@ pub struct Request<'a> {
     /// The bytes of the carried outputs, one after the other.
     pub carried: &'a [u8],
     buffers: Parts<'a, Buffer<'a>>,
+    /// The same, if each has one carried element.
+    shorts: &'a [CarriedBuffer],
 }
+
+/// The most buffers of a request whose buffers are short.
+const MOST_SHORT: u16 = 4;
 
 /// A buffer of a request that was received.
 #[derive(Debug, Clone, Copy)]
@@ -212,8 +239,16 @@ impl<'a> Request<'a> {
         let argument = cursor.bytes("an argument", head.argument.get() as usize)?;
         let buffers = Parts::new(cursor, left);
         let mut tally = Tally::default();
-        for _ in 0..left {
-            Buffer::read_checking(&mut cursor, |at, direction, element| tally.add(at, direction, element))?;
+        let shorts = match left {
+            1..=MOST_SHORT => CarriedBuffer::read_all(&mut cursor, left, &mut tally),
+            _ => &[],
+        };
+        if shorts.is_empty() {
+            for _ in 0..left {
+                Buffer::read_checking(&mut cursor, |at, direction, element| {
+                    tally.add(at, direction, element)
+                })?;
+            }
         }
         let carried = match tally.carried_out {
             0 => &[],
@@ -221,13 +256,48 @@ impl<'a> Request<'a> {
         };
         cursor.end()?;
         let (slot, service, room) = (head.slot.get(), head.service.get(), head.room.get() as usize);
-        Ok(Self { slot, service, argument, room, bytes: tally.bytes, carried, buffers })
+        Ok(Self { slot, service, argument, room, bytes: tally.bytes, carried, buffers, shorts })
+    }
+
+    /// The buffers, (direction, number of bytes) of each, if each has one carried element and no other one, and they are no more than
+    /// four; else none.
+    #[inline]
+    pub fn shorts(&self) -> impl ExactSizeIterator<Item = (Direction, usize)> {
+        self.shorts.iter().map(|short| {
+            let direction = if short.head.direction == OUT { Direction::Out } else { Direction::In };
+            (direction, short.element.len.get() as usize)
+        })
     }
 
     /// The buffers, in order.
     #[inline]
     pub fn buffers(&self) -> Parts<'a, Buffer<'a>> {
         self.buffers
+    }
+}
+
+impl CarriedBuffer {
+    /// Reads all buffers of a request, if each has one carried element, and adds them up. If one is of another kind, or wrong, nothing
+    /// has been read, and there is none.
+    #[inline(always)]
+    fn read_all<'a>(cursor: &mut Cursor<'a>, count: u16, tally: &mut Tally) -> &'a [Self] {
+        let mut after = *cursor;
+        let Ok(all) = after.several::<Self>("buffers", usize::from(count)) else { return &[] };
+        let mut sum = Tally::default();
+        for Self { head, element } in all {
+            let (one, len) = (head.elements == 1 && element.segments == 0, element.len.get());
+            if !(one && head.direction <= IN && head.copied <= 1 && (1..=MAX_CARRIED as u64).contains(&len)) {
+                return &[];
+            }
+            sum.bytes += len;
+            sum.carried_room += carried_room(len as usize);
+            sum.carried_out += if head.direction == OUT { len as usize } else { 0 };
+        }
+        if sum.carried_room > MAX_CARRIED {
+            return &[];
+        }
+        (*cursor, *tally) = (after, sum);
+        all
     }
 }
 

@@ -9,6 +9,8 @@ use super::*;
 use crate::wire::tests::assert_documented;
 use crate::wire::{MAX_OFFSET, fuzzing};
 
+mod short;
+
 /// How many bytes a line of a ring carries beside its header.
 const LINE: usize = 56;
 const SLOT: Slot = Slot { index: 7, generation: 9 };
@@ -127,11 +129,13 @@ fn a_request_that_contradicts_itself_is_malformed() {
 fn what_is_carried_of_outputs_follows_the_last_buffer() {
     let mut body = Body::new();
     let mut writer = begin(&mut body);
-    writer.carried_buffer(Direction::Out, 3).unwrap();
+    writer.buffer(Direction::Out, true).unwrap();
+    writer.carried_element(3).unwrap();
     writer.buffer(Direction::In, false).unwrap();
     writer.carried_element(40).unwrap();
     writer.element([segment(0, 0, 9)]).unwrap();
-    writer.carried_buffer(Direction::Out, 2).unwrap();
+    writer.buffer(Direction::Out, true).unwrap();
+    writer.carried_element(2).unwrap();
     writer.carried(3).copy_from_slice(b"abc");
     writer.carried(2).copy_from_slice(b"de");
     let request = decode_request(&body).unwrap();
