@@ -210,6 +210,9 @@ impl Incoming {
     /// transfer from outboard memory that the server has linked to the buffer failed.
     pub fn ready(&mut self, index: usize) -> Result<DataMut<'_>, Error> {
         self.require_writes()?;
+        if self.work_mut().make_short_ready(index) {
+            return Ok(self.work().input(index));
+        }
         self.make_ready(index)?;
         let work = self.work_mut();
         work.owe(index);

@@ -38,42 +38,56 @@ pub struct Request<'r, 'o, 'i> {
     pub(crate) buffers: Buffers<'o, 'i>,
 }
 
-/// A request's buffers. The one under composition is a field of its own, and so is a buffer's first element: an element of a
+/// A request's buffers. The first and the last one are fields of their own, and so is a buffer's only element: an element of a
 /// vector, even of a small one, has an address, and each step would copy it from one vector to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers<'o, 'i> {
-    earlier: Vec<Elements<'o, 'i>>,
+    /// None unless there are several.
+    first: Option<Elements<'o, 'i>>,
+    between: Vec<Elements<'o, 'i>>,
     last: Option<Elements<'o, 'i>>,
 }
 
 impl<'o, 'i> Buffers<'o, 'i> {
     /// All of them, in order.
     fn iter(&self) -> impl Iterator<Item = &Elements<'o, 'i>> {
-        self.earlier.iter().chain(&self.last)
+        self.first.iter().chain(&self.between).chain(&self.last)
     }
 
     /// Calls `see` with each buffer, in order.
     #[inline]
     fn each(&self, mut see: impl FnMut(&Elements<'o, 'i>)) {
-        self.earlier.iter().for_each(&mut see);
+        self.first.iter().for_each(&mut see);
+        self.between.iter().for_each(&mut see);
         self.last.iter().for_each(see);
     }
 
     /// Has `take` take out what each buffer holds, in order. It returns whether it has left nothing that would have to be dropped.
     #[inline]
     pub(crate) fn take_each(&mut self, mut take: impl FnMut(&mut Elements<'o, 'i>) -> bool) {
-        let Self { earlier, last } = self;
-        for buffer in earlier {
+        if self.first.as_mut().is_some_and(&mut take) {
+            std::mem::forget(self.first.take());
+        }
+        for buffer in &mut self.between {
             take(buffer);
         }
-        if last.as_mut().is_some_and(&mut take) {
-            std::mem::forget(last.take());
+        if self.last.as_mut().is_some_and(&mut take) {
+            std::mem::forget(self.last.take());
         }
     }
 
     /// Begins another buffer.
     fn add(&mut self, buffer: Elements<'o, 'i>) {
-        self.earlier.extend(self.last.replace(buffer));
+        let before = self.last.replace(buffer);
+        match self.first {
+            None => self.first = before,
+            Some(_) => self.between.extend(before),
+        }
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        usize::from(self.first.is_some()) + self.between.len() + usize::from(self.last.is_some())
     }
 }
 
@@ -86,36 +100,36 @@ pub(crate) enum Elements<'o, 'i> {
 
 /// A buffer's elements of one direction.
 #[derive(Debug)]
-pub(crate) struct List<E> {
-    first: Option<E>,
-    others: Vec<E>,
+pub(crate) enum List<E> {
+    One(E),
+    Several(Vec<E>),
 }
 
 impl<E> List<E> {
-    #[inline(always)]
-    fn new(first: E) -> Self {
-        Self { first: Some(first), others: Vec::new() }
-    }
-
-    /// The element, if there is one only.
     #[inline]
-    pub(crate) fn single(&mut self) -> Option<&mut E> {
-        self.first.as_mut().filter(|_| self.others.is_empty())
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &E> {
-        self.first.iter().chain(&self.others)
+    fn iter(&self) -> std::slice::Iter<'_, E> {
+        match self {
+            Self::One(element) => std::slice::from_ref(element).iter(),
+            Self::Several(elements) => elements.iter(),
+        }
     }
 
     /// Takes all elements out, in order.
-    #[inline]
     pub(crate) fn take_each(&mut self, mut act: impl FnMut(E)) {
-        if let Some(first) = self.first.take() {
-            act(first);
+        match std::mem::replace(self, Self::Several(Vec::new())) {
+            Self::One(element) => act(element),
+            Self::Several(elements) => elements.into_iter().for_each(act),
         }
-        if !self.others.is_empty() {
-            self.others.drain(..).for_each(act);
-        }
+    }
+
+    fn add(&mut self, element: E) {
+        *self = match std::mem::replace(self, Self::Several(Vec::new())) {
+            Self::One(first) => Self::Several(vec![first, element]),
+            Self::Several(mut elements) => {
+                elements.push(element);
+                Self::Several(elements)
+            }
+        };
     }
 }
 
@@ -159,13 +173,13 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// Begins an output buffer with one element.
     #[inline(always)]
     pub fn out(self, element: Out<'o>) -> Self {
-        self.buffer(Elements::Out(List::new(element)))
+        self.buffer(Elements::Out(List::One(element)))
     }
 
     /// Begins an input buffer with one element.
     #[inline(always)]
     pub fn input(self, element: In<'i>) -> Self {
-        self.buffer(Elements::In(List::new(element)))
+        self.buffer(Elements::In(List::One(element)))
     }
 
     /// Adds an element to the last buffer, an output one.
@@ -174,7 +188,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// When there is no buffer yet, or the last one is for input.
     pub fn and_out(mut self, element: Out<'o>) -> Self {
         match &mut self.buffers.last {
-            Some(Elements::Out(elements)) => elements.others.push(element),
+            Some(Elements::Out(elements)) => elements.add(element),
             _ => panic!("and_out adds to an output buffer; begin one by out"),
         }
         self
@@ -186,7 +200,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// When there is no buffer yet, or the last one is for output.
     pub fn and_input(mut self, element: In<'i>) -> Self {
         match &mut self.buffers.last {
-            Some(Elements::In(elements)) => elements.others.push(element),
+            Some(Elements::In(elements)) => elements.add(element),
             _ => panic!("and_input adds to an input buffer; begin one by input"),
         }
         self
@@ -198,15 +212,15 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     pub fn add_out(&mut self, element: Out<'o>, is_first: bool) {
         match self.buffers.last {
             Some(_) => self.add_further_out(element, is_first),
-            None => self.buffers.last = Some(Elements::Out(List::new(element))),
+            None => self.buffers.last = Some(Elements::Out(List::One(element))),
         }
     }
 
     #[inline(never)]
     fn add_further_out(&mut self, element: Out<'o>, is_first: bool) {
         match &mut self.buffers.last {
-            Some(Elements::Out(elements)) if !is_first => elements.others.push(element),
-            _ => self.buffers.add(Elements::Out(List::new(element))),
+            Some(Elements::Out(elements)) if !is_first => elements.add(element),
+            _ => self.buffers.add(Elements::Out(List::One(element))),
         }
     }
 
@@ -215,15 +229,15 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     pub fn add_input(&mut self, element: In<'i>, is_first: bool) {
         match self.buffers.last {
             Some(_) => self.add_further_input(element, is_first),
-            None => self.buffers.last = Some(Elements::In(List::new(element))),
+            None => self.buffers.last = Some(Elements::In(List::One(element))),
         }
     }
 
     #[inline(never)]
     fn add_further_input(&mut self, element: In<'i>, is_first: bool) {
         match &mut self.buffers.last {
-            Some(Elements::In(elements)) if !is_first => elements.others.push(element),
-            _ => self.buffers.add(Elements::In(List::new(element))),
+            Some(Elements::In(elements)) if !is_first => elements.add(element),
+            _ => self.buffers.add(Elements::In(List::One(element))),
         }
     }
 
@@ -431,7 +445,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// How many buffers there are.
     #[inline]
     pub(crate) fn buffers_count(&self) -> usize {
-        self.buffers.earlier.len() + usize::from(self.buffers.last.is_some())
+        self.buffers.count()
     }
 }
 

@@ -419,13 +419,13 @@ impl Work {
         Ok(peeked)
     }
 
-    /// The reply of completed work.
+    /// Fills the reply of completed work.
     #[inline]
-    pub(crate) fn reply(&mut self) -> Reply {
-        let argument = std::mem::take(&mut self.arguments.reply);
-        let mut reply = Reply { anticipated: false, argument, buffers: SmallVec::new() };
+    pub(crate) fn reply(&mut self, reply: &mut Reply) {
+        if !self.arguments.reply.is_empty() {
+            reply.argument = std::mem::take(&mut self.arguments.reply);
+        }
         self.give_back(&mut reply.buffers);
-        reply
     }
 
     /// Adds what the client gets of completed work.

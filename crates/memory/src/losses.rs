@@ -66,10 +66,11 @@ impl Space {
     /// Whether the space has lost memory; what was read meanwhile may be zeros.
     ///
     /// # Cost
-    /// A load or two while nothing is lost.
+    /// A load while nothing is lost.
     #[inline]
     pub fn has_losses(&self) -> bool {
-        self.core().may_have_lost() || self.small().is_some_and(|small| small.core().may_have_lost())
+        // Only what a guard replaces is ever lost.
+        guard::breaks() != 0 && self.each().any(|space| space.core().may_have_lost())
     }
 }
 

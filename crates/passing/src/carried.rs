@@ -10,7 +10,7 @@
 //! Source: none in the thesis, whose messages carry no data; §5.1 has short data copied into the server's pool.
 
 use crate::engine::Hold;
-use crate::{CARRIED, Parties, Passing, Reason, Receipt, Scheme, Source};
+use crate::{CARRIED, Parties, Passing, Reason, Receipt, Scheme};
 
 /// How one element's data is carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,16 +56,15 @@ impl Carried {
 }
 
 impl Passing {
-    /// Whether an output to a server in another process is carried.
+    /// Whether an output of `len` bytes of native memory at `addr`, to a server in another process, is carried.
     #[inline]
-    pub fn carry_output(&self, scheme: Scheme, source: &Source<'_>, parties: Parties) -> Option<Carried> {
-        let (bytes, hold) = match *source {
-            Source::Native(bytes) => (bytes, Hold::None),
-            Source::Borrowed(bytes) => (bytes, Hold::Borrow),
-            Source::Owned(bytes) => (bytes, Hold::Owner),
-            Source::Migrant(_) => return None,
-        };
-        let (addr, len) = (bytes.as_ptr().addr(), bytes.len());
+    pub fn carry_output(
+        &self,
+        scheme: Scheme,
+        (addr, len): (usize, usize),
+        hold: Hold,
+        parties: Parties,
+    ) -> Option<Carried> {
         if !self.may_carry(len) {
             return None;
         }

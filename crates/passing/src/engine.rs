@@ -19,14 +19,14 @@ use crate::{CARRIED, Costs, Parties, Reason, Recorder, Scheme, Thresholds};
 #[derive(Debug, Clone)]
 pub struct Passing(Arc<Engine>);
 
-/// What keeps stores away from an output's memory.
+/// What keeps stores away from a transfer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub enum Hold {
     /// Nothing.
     None,
-    /// A borrow, which may end before the output does.
+    /// A borrow, which may end before the transfer does.
     Borrow,
-    /// The output itself has the memory.
+    /// The transfer itself has the memory.
     Owner,
 }
 

@@ -29,7 +29,7 @@ mod threshold;
 
 pub use carried::Carried;
 pub use cost::{Cost, Costs, Line};
-pub use engine::Passing;
+pub use engine::{Hold, Passing};
 pub use error::{Error, Refused, Result};
 pub use input::{Input, Target};
 pub use outboard::Outboard;

@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use genie_sys::fork::Maker;
+use smallvec::SmallVec;
 
 use crate::client::presence::Presence;
 use crate::deadline::deadline_after;
 use crate::exchange::{Exchange, Found, Pair};
-use crate::work::Destinations;
+use crate::work::{Destinations, Work};
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle, telemetry};
 
 /// How often a thread looks whether the timer has given up a request whose time is over.
@@ -278,10 +279,23 @@ pub(crate) fn deliver(
         None => telemetry::replied(work.passed()),
         Some(error) => telemetry::failed(error),
     }
-    let replied = match error {
-        None => Ok(work.reply()),
-        Some(error) => Err(Failed { error, buffers: work.reply().buffers.into_vec(), kept: false }),
-    };
+    match error {
+        None => succeeded(work),
+        Some(error) => {
+            let mut buffers = SmallVec::new();
+            work.give_back(&mut buffers);
+            work.end();
+            Err(Failed { error, buffers: buffers.into_vec(), kept: false })
+        }
+    }
+}
+
+/// What the client gets of a success. It is filled where it is returned: moving it costs as much as filling it.
+fn succeeded(mut work: Box<Work>) -> Result<Reply, Failed> {
+    let mut replied = Ok(Reply::default());
+    if let Ok(reply) = &mut replied {
+        work.reply(reply);
+    }
     work.end();
     replied
 }

@@ -4,7 +4,7 @@
 //! back.
 
 use genie_memory::{Direction, LenderId, Migrant};
-use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
+use genie_passing::{Hold, Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 
 use smallvec::SmallVec;
 
@@ -41,6 +41,16 @@ impl Way<'_> {
         }
     }
 
+    /// What keeps stores away from native memory that is borrowed, or owned.
+    #[inline]
+    fn hold(&self, is_owned: bool) -> Hold {
+        match (is_owned, self.is_held) {
+            (true, _) => Hold::Owner,
+            (false, true) => Hold::Borrow,
+            (false, false) => Hold::None,
+        }
+    }
+
     #[inline]
     fn output(&self, scheme: Scheme, source: Source<'_>) -> (Result<Transfer, Error>, Kept) {
         match self.passing.output_from(scheme, source, self.parties) {
@@ -55,7 +65,7 @@ impl Way<'_> {
 }
 
 /// How transfers of one direction begin.
-trait Begin: Borrowed + Default {
+trait Begin: Borrowed {
     type Migrant: Moved;
 
     /// By which scheme borrowed memory is passed, and why not by `scheme`.
@@ -94,7 +104,7 @@ impl Begin for &[u8] {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn carry(
         way: &Way<'_>,
         store: &mut Store,
@@ -105,13 +115,19 @@ impl Begin for &[u8] {
         if !way.carries.outputs {
             return None;
         }
-        let passed = way.passing.carry_output(scheme, &source(way, bytes, is_owned), way.parties)?;
+        let at = place(bytes);
+        let passed = way.passing.carry_output(scheme, at, way.hold(is_owned), way.parties)?;
         Carried::output(store, passed, bytes)
     }
 
     #[inline]
     fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8], is_owned: bool) -> Result<Transfer, Error> {
-        way.output(scheme, source(way, bytes, is_owned)).0
+        let source = match way.hold(is_owned) {
+            Hold::None => Source::Native(bytes),
+            Hold::Borrow => Source::Borrowed(bytes),
+            Hold::Owner => Source::Owned(bytes),
+        };
+        way.output(scheme, source).0
     }
 
     fn begin_migrant(way: &Way<'_>, scheme: Scheme, migrant: Migrant) -> (Result<Transfer, Error>, Kept) {
@@ -137,7 +153,7 @@ impl Begin for &mut [u8] {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn carry(
         way: &Way<'_>,
         store: &mut Store,
@@ -148,8 +164,8 @@ impl Begin for &mut [u8] {
         if way.carries.inputs == 0 {
             return None;
         }
-        let (target, is_borrowed) = ((bytes.as_ptr().addr(), bytes.len()), way.is_held && !is_owned);
-        let passed = way.passing.carry_input(scheme, target, is_borrowed, way.parties);
+        let is_borrowed = way.hold(is_owned) == Hold::Borrow;
+        let passed = way.passing.carry_input(scheme, place(bytes), is_borrowed, way.parties);
         Carried::input(store, passed?, bytes.len(), way.carries.inputs)
     }
 
@@ -221,30 +237,28 @@ impl Work {
         };
         let way = Way { passing, parties, is_held: borrowings.is_some(), default, carries };
         request.buffers.take_each(|buffer| match buffer {
-            Elements::Out(elements) => match self.add_short(&way, elements.single()) {
-                Some((_, is_bare)) => is_bare,
-                None => {
-                    self.add_whole(&way, elements, |bytes: &[u8], is_in_place| {
-                        let borrowings = borrowings.as_deref_mut().filter(|_| is_in_place);
-                        borrowings.into_iter().for_each(|of| of.outputs.push(place(bytes)));
-                    });
-                    false
+            Elements::Out(List::One(element)) if self.add_short(&way, element) => element.lender.is_none(),
+            Elements::In(List::One(element)) if self.add_short(&way, element) => {
+                if let Memory::Borrowed(bytes) = &mut element.memory {
+                    destinations.push(std::mem::take(bytes));
                 }
-            },
-            Elements::In(elements) => match self.add_short(&way, elements.single()) {
-                Some((bytes, is_bare)) => {
+                element.lender.is_none()
+            }
+            Elements::Out(elements) => {
+                self.add_whole(&way, elements, |bytes: &[u8], is_in_place| {
+                    let borrowings = borrowings.as_deref_mut().filter(|_| is_in_place);
+                    borrowings.into_iter().for_each(|of| of.outputs.push(place(bytes)));
+                });
+                false
+            }
+            Elements::In(elements) => {
+                self.add_whole(&way, elements, |bytes: &'i mut [u8], is_in_place| {
+                    let borrowings = borrowings.as_deref_mut().filter(|_| is_in_place);
+                    borrowings.into_iter().for_each(|of| of.inputs.push(place(bytes)));
                     destinations.push(bytes);
-                    is_bare
-                }
-                None => {
-                    self.add_whole(&way, elements, |bytes: &'i mut [u8], is_in_place| {
-                        let borrowings = borrowings.as_deref_mut().filter(|_| is_in_place);
-                        borrowings.into_iter().for_each(|of| of.inputs.push(place(bytes)));
-                        destinations.push(bytes);
-                    });
-                    false
-                }
-            },
+                });
+                false
+            }
         });
         destinations
     }
@@ -266,25 +280,24 @@ impl Work {
         });
     }
 
-    /// Adds a short buffer of a buffer's only element, if its data is borrowed and carried. Returns the memory that it borrows, and
-    /// whether nothing is left of it that would have to be dropped.
-    #[inline(always)]
-    fn add_short<B: Begin>(
-        &mut self,
-        way: &Way<'_>,
-        element: Option<&mut Element<B, B::Migrant>>,
-    ) -> Option<(B, bool)> {
-        let Element { scheme, is_by_default, lender, memory: Memory::Borrowed(bytes) } = element? else {
-            return None;
+    /// Adds a short buffer of a buffer's only element, if its data is borrowed and carried. Returns whether it did.
+    #[inline(never)]
+    fn add_short<B: Begin>(&mut self, way: &Way<'_>, element: &Element<B, B::Migrant>) -> bool {
+        let Element { scheme, is_by_default, memory: Memory::Borrowed(bytes), .. } = element else {
+            return false;
         };
         if !self.takes_short() || self.error.is_some() {
-            return None;
+            return false;
         }
         let scheme = if *is_by_default { way.default } else { *scheme };
         let by = borrowed_by::<B>(way, scheme, *is_by_default, bytes);
-        let carried = self.carried::<B>(way, (scheme, by), bytes, false)?;
-        self.shorts.push(carried);
-        Some((std::mem::take(bytes), lender.is_none()))
+        match self.carried::<B>(way, (scheme, by), bytes, false) {
+            Some(carried) => {
+                self.shorts.push(carried);
+                true
+            }
+            None => false,
+        }
     }
 
     /// Whether the element added last passes the client's memory in place.
@@ -463,15 +476,6 @@ fn borrowed_by<B: Begin>(
 /// Where bytes are, and how many.
 fn place(bytes: &[u8]) -> (usize, usize) {
     (bytes.as_ptr().addr(), bytes.len())
-}
-
-/// What an output is of.
-fn source<'b>(way: &Way<'_>, bytes: &'b [u8], is_owned: bool) -> Source<'b> {
-    match (is_owned, way.is_held) {
-        (true, _) => Source::Owned(bytes),
-        (false, true) => Source::Borrowed(bytes),
-        (false, false) => Source::Native(bytes),
-    }
 }
 
 /// Whether the scheme lets a server work in the client's own memory.

@@ -94,7 +94,9 @@ impl Store {
 
     /// Where an element's bytes are.
     pub(crate) fn segments(&self, carried: &Carried) -> Segments {
-        Segments::from_slice(&[self.span(carried, carried.len())])
+        let span = self.span(carried, carried.len());
+        // Pushing would look for room first.
+        Segments::from_buf_and_len([span; 2], 1)
     }
 
     /// An element of a request that came in a record.
@@ -138,7 +140,7 @@ impl Carried {
     }
 
     /// An output of these bytes, which are copied here; none if there is no room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn output(store: &mut Store, passed: genie_passing::Carried, bytes: &[u8]) -> Option<Self> {
         let at = store.take(bytes.len())?;
         let mut carried =
@@ -149,7 +151,7 @@ impl Carried {
     }
 
     /// An input of `len` bytes, which are still what they were; none if there is no room, or if inputs took more than `most`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn input(
         store: &mut Store,
         passed: genie_passing::Carried,

@@ -140,18 +140,27 @@ impl Work {
         short.or_else(|| self.buffers.iter().position(|buffer| buffer.said.is_owed()))
     }
 
+    /// Makes an input ready, and its server owe how much came of it, if it is a short one; returns whether it is.
+    #[inline]
+    pub(crate) fn make_short_ready(&mut self, index: usize) -> bool {
+        match self.shorts.get_mut(index) {
+            Some(short) if short.is_input() => {
+                short.carried.make_ready();
+                short.said.owe();
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Makes an input ready.
     ///
     /// # Errors
     /// No memory.
-    #[inline]
     pub(crate) fn make_ready(&mut self, index: usize) -> Result<(), Error> {
-        match self.shorts.get_mut(index) {
-            Some(short) => {
-                short.carried.make_ready();
-                Ok(())
-            }
-            None => self.buffers[index].elements.iter_mut().try_for_each(WorkElement::make_ready),
+        match self.make_short_ready(index) {
+            true => Ok(()),
+            false => self.buffers[index].elements.iter_mut().try_for_each(WorkElement::make_ready),
         }
     }
 

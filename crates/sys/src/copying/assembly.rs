@@ -78,9 +78,9 @@ pub(crate) unsafe fn fill(to: *mut u8, value: u8, len: usize) {
     unsafe {
         match len {
             129.. => fill_long(to, value, len),
-            64.. => fill_ends::<4>(to, value, len),
-            32.. => fill_ends::<2>(to, value, len),
-            16.. => fill_ends::<1>(to, value, len),
+            65.. => fill_ends::<4>(to, value, len),
+            33.. => fill_ends::<2>(to, value, len),
+            17.. => fill_ends::<1>(to, value, len),
             8.. => {
                 let words = u64::from_ne_bytes([value; 8]);
                 store_word(to, words);
