@@ -102,7 +102,7 @@ impl U48 {
     /// When it is not.
     #[inline]
     fn short(value: usize) -> Self {
-        let [a, b] = u16::try_from(value).expect("no more than 2^16").to_le_bytes();
+        let [a, b] = u16::try_from(value).expect("below 2^16").to_le_bytes();
         Self([a, b, 0, 0, 0, 0])
     }
 

@@ -49,4 +49,4 @@ pub use crate::request::id::{RequestIds, Slot};
 pub use crate::server::code::Code;
 pub use crate::work::located::{Located, PrivateBuffer};
 pub use crate::work::location::Shown;
-pub use crate::work::{Carried, MAX_CARRIED, Short, Work, WorkBuffer, WorkElement, carried_room};
+pub use crate::work::{Carried, MAX_CARRIED, MAX_SHORTS, Short, Work, WorkBuffer, WorkElement, carried_room};

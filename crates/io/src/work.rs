@@ -29,7 +29,7 @@ use crate::{Client, Error, Reply, telemetry};
 use arguments::Arguments;
 pub(crate) use buffer::Seen;
 use buffer::Shorts;
-pub use buffer::{Short, WorkBuffer};
+pub use buffer::{MAX_SHORTS, Short, WorkBuffer};
 pub(crate) use carried::Store;
 pub use carried::{Carried, MAX_CARRIED, carried_room};
 pub(crate) use element::Transfer;

@@ -3,7 +3,7 @@
 
 use super::control::{Message, Party};
 use super::record::{
-    Body, Kind, Record, Reply, ReplyWriter, Request, RequestWriter, encode_said, encode_slot,
+    Body, Kind, MAX_SHORTS, Record, Reply, ReplyWriter, Request, RequestWriter, encode_said, encode_slot,
 };
 use super::{TooLarge, control};
 
@@ -34,7 +34,7 @@ fn check_shorts(request: &Request<'_>) {
         element.is_carried().then_some((buffer.direction, element.len as usize))
     });
     let carried: Vec<_> = carried.collect();
-    let are_short = (1..=4).contains(&carried.len()) && carried.len() == request.buffers().len();
+    let are_short = (1..=MAX_SHORTS).contains(&carried.len()) && carried.len() == request.buffers().len();
     let expected = if are_short { &carried[..] } else { &[] };
     assert_eq!(request.shorts().collect::<Vec<_>>(), expected);
 }

@@ -28,7 +28,7 @@ use super::cursor::Cursor;
 use layout::{SaidPart, SlotPart};
 
 pub use genie_io::carrier::Slot;
-pub use genie_io::carrier::{MAX_CARRIED, carried_room};
+pub use genie_io::carrier::{MAX_CARRIED, MAX_SHORTS, carried_room};
 
 /// The most buffers of a request.
 pub const MAX_BUFFERS: usize = 1024;

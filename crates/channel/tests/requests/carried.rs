@@ -295,6 +295,21 @@ fn a_request_that_is_printed_shows_no_data() {
     }
 }
 
+/// What a thread keeps of finished requests was printed with the next one.
+#[test]
+fn a_request_that_is_printed_shows_nothing_of_another_clients() {
+    let (reached, interface, probe) = Reached::one(ServeOptions::default());
+    let other = self::interface();
+    let theirs = reached.connect(&other, "probe");
+    let request = other.request(&theirs, ECHO).out(Out::copy(&[1; 64])).out(Out::copy(&[1; 64]));
+    request.out(Out::copy(&[1; 97])).room(225).send().expect("a reply");
+    let mut input = [0; 64];
+    let request = interface.request(&probe, PRINT).out(Out::copy(&[2; 33])).input(In::copy(&mut input));
+    let reply = request.room(1 << 16).send().expect("a reply");
+    let printed = String::from_utf8_lossy(reply.argument());
+    assert!(printed.contains("len: 33") && !printed.contains("len: 97"), "{printed}");
+}
+
 #[test]
 fn what_is_pinned_stays_when_the_request_has_been_replied_to() {
     let (said, hears) = mpsc::channel();

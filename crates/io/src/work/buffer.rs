@@ -243,7 +243,7 @@ impl WorkBuffer {
 }
 
 /// The most short buffers of a request; if there are more, none is short.
-pub(crate) const MOST: usize = 4;
+pub const MAX_SHORTS: usize = 4;
 
 /// A buffer with one carried element, of which the client gets nothing back but its receipt.
 #[derive(Debug, Clone, Copy)]
@@ -255,27 +255,27 @@ pub struct Short {
 }
 
 /// A work's short buffers, in order.
-#[derive(Debug)]
 pub(super) struct Shorts {
-    list: [Short; MOST],
+    /// What is behind the first `count` is left of earlier requests, and nobody's.
+    list: [Short; MAX_SHORTS],
     count: usize,
 }
 
 impl Shorts {
     pub(super) const NONE: Self = {
         let passed = genie_passing::Carried::new(Scheme::Fragment, None);
-        Self { list: [Short::new(Carried::nothing(passed)); MOST], count: 0 }
+        Self { list: [Short::new(Carried::nothing(passed)); MAX_SHORTS], count: 0 }
     };
 
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.count == MOST
+        self.count == MAX_SHORTS
     }
 
     /// Adds a buffer.
     ///
     /// # Panics
-    /// There are [`MOST`] already.
+    /// There are [`MAX_SHORTS`] already.
     #[inline]
     pub(super) fn push(&mut self, carried: Carried) {
         self.list[self.count] = Short::new(carried);
@@ -288,19 +288,25 @@ impl Shorts {
     }
 }
 
+impl std::fmt::Debug for Shorts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
 impl std::ops::Deref for Shorts {
     type Target = [Short];
 
     #[inline]
     fn deref(&self) -> &[Short] {
-        &self.list[..self.count.min(MOST)]
+        &self.list[..self.count.min(MAX_SHORTS)]
     }
 }
 
 impl std::ops::DerefMut for Shorts {
     #[inline]
     fn deref_mut(&mut self) -> &mut [Short] {
-        &mut self.list[..self.count.min(MOST)]
+        &mut self.list[..self.count.min(MAX_SHORTS)]
     }
 }
 

@@ -211,9 +211,13 @@ impl Carried {
         Located::carried(store.data(self).segments().clone(), self.len())
     }
 
-    /// Copies the first bytes of an element of `work` to `bytes`, which are no more.
+    /// Copies the first bytes of an element of `work` to `bytes`.
+    ///
+    /// # Panics
+    /// The element has fewer.
     #[inline]
     pub fn copy_to(&self, work: &Work, bytes: &mut [u8]) {
+        assert!(bytes.len() <= self.len(), "what lies behind an element is another one");
         work.store.get(self, bytes);
     }
 

@@ -25,9 +25,10 @@ impl Work {
     /// input of `len` bytes.
     ///
     /// # Panics
-    /// There are four already; or as [`Work::receive`].
+    /// There are [`MAX_SHORTS`](super::MAX_SHORTS) already, or another buffer; or as [`Work::receive`].
     #[inline]
     pub fn receive_short(&mut self, direction: Direction, data: &[u8], len: usize) {
+        assert!(self.takes_short(), "a request has few short buffers, or none");
         let carried = self.store.receive(direction, data, len);
         self.shorts.push(carried);
     }

@@ -5,7 +5,7 @@ use zerocopy::little_endian::U16;
 
 use super::layout::{BufferHead, CarriedBuffer, ElementHead, RequestHead, Segment};
 use super::parts::{Part, Parts};
-use super::{Body, MAX_BUFFERS, MAX_CARRIED, MAX_SEGMENTS, Slot, carried_room};
+use super::{Body, MAX_BUFFERS, MAX_CARRIED, MAX_SEGMENTS, MAX_SHORTS, Slot, carried_room};
 use crate::wire::cursor::Cursor;
 use crate::wire::{MAX_OFFSET, Malformed, TooLarge, U48, count, fits};
 
@@ -132,7 +132,7 @@ impl<'b> RequestWriter<'b> {
     /// As [`RequestWriter::begin`].
     ///
     /// # Panics
-    /// When there are more buffers or bytes than that.
+    /// When a buffer has more than 65,535 bytes, or there are as many buffers.
     #[inline]
     pub fn short(
         body: &'b mut Body,
@@ -195,9 +195,6 @@ pub struct Request<'a> {
     shorts: &'a [CarriedBuffer],
 }
 
-/// The most buffers of a request whose buffers are short.
-const MOST_SHORT: u16 = 4;
-
 /// A buffer of a request that was received.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffer<'a> {
@@ -239,8 +236,8 @@ impl<'a> Request<'a> {
         let argument = cursor.bytes("an argument", head.argument.get() as usize)?;
         let buffers = Parts::new(cursor, left);
         let mut tally = Tally::default();
-        let shorts = match left {
-            1..=MOST_SHORT => CarriedBuffer::read_all(&mut cursor, left, &mut tally),
+        let shorts = match usize::from(left) {
+            1..=MAX_SHORTS => CarriedBuffer::read_all(&mut cursor, left, &mut tally),
             _ => &[],
         };
         if shorts.is_empty() {
