@@ -5,7 +5,7 @@
 use allocation_counter::measure;
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Listener, Running, ServeOptions, Serving};
-use genie_io::servers::memory::{FETCH, Memory, NULL, SINK, STORE};
+use genie_io::servers::memory::{ECHO, FETCH, Memory, NULL, SINK, STORE};
 use genie_io::{In, Interface, Limits, Out, ServerHandle};
 use genie_memory::{Buffer, Config, Data, Granularity, Space};
 use genie_passing::{Costs, Passing, Scheme};
@@ -68,6 +68,11 @@ fn assert_allocates_nothing(interface: &Interface, server: &ServerHandle) {
     });
     assert_none("copy in", || {
         let request = interface.request(server, FETCH).input(In::copy(&mut borrowed)).argument(NAME);
+        request.send().expect("a reply");
+    });
+    assert_none("copy out and in", || {
+        let request =
+            interface.request(server, ECHO).out(Out::copy(&[1; LEN])).input(In::copy(&mut borrowed));
         request.send().expect("a reply");
     });
 }

@@ -62,18 +62,18 @@ impl<'o, 'i> Buffers<'o, 'i> {
         self.last.iter().for_each(see);
     }
 
-    /// Has `take` take out what each buffer holds, in order. It returns whether it has left nothing that would have to be dropped.
+    /// Has `take` take out what each buffer holds, in order, and lets the buffers go. It returns whether it has left nothing that would
+    /// have to be dropped.
     #[inline]
     pub(crate) fn take_each(&mut self, mut take: impl FnMut(&mut Elements<'o, 'i>) -> bool) {
-        if self.first.as_mut().is_some_and(&mut take) {
-            std::mem::forget(self.first.take());
-        }
-        for buffer in &mut self.between {
-            take(buffer);
-        }
-        if self.last.as_mut().is_some_and(&mut take) {
-            std::mem::forget(self.last.take());
-        }
+        let mut take_out = |buffer: &mut Option<Elements<'o, 'i>>| match buffer.as_mut().map(&mut take) {
+            Some(true) => std::mem::forget(buffer.take()),
+            Some(false) => *buffer = None,
+            None => {}
+        };
+        take_out(&mut self.first);
+        self.between.drain(..).for_each(|buffer| take_out(&mut Some(buffer)));
+        take_out(&mut self.last);
     }
 
     /// Begins another buffer.

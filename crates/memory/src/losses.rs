@@ -66,7 +66,7 @@ impl Space {
     /// Whether the space has lost memory; what was read meanwhile may be zeros.
     ///
     /// # Cost
-    /// A load while nothing is lost.
+    /// A load as long as nobody has taken memory away from this process.
     #[inline]
     pub fn has_losses(&self) -> bool {
         // Only what a guard replaces is ever lost.

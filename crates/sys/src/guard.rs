@@ -102,7 +102,10 @@ impl Entry {
     /// Marks the entry broken. It only stores, and so may be called in a signal handler.
     fn break_it(&self) {
         self.is_broken.store(true, Ordering::Release);
-        BREAKS.fetch_add(1, Ordering::Release);
+        // None of the counts means that no guard has ever been broken.
+        if BREAKS.fetch_add(1, Ordering::Release) == u32::MAX {
+            BREAKS.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// Whether the entry guards `addr` against such a loss. It only loads, and so may be called in a signal handler.
@@ -176,7 +179,7 @@ impl Guard {
     }
 }
 
-/// How often a touch has broken a guard of this process so far; the count wraps. While it stays the same, no guard
+/// How often a touch has broken a guard of this process so far; the count wraps, to 1. While it stays the same, no guard
 /// breaks.
 ///
 /// Cost: a load.

@@ -11,7 +11,7 @@ use genie_memory::{Config, Granularity, GranuleKind, Space, Usage};
 use genie_passing::{CARRIED, Costs, Passing, Reason, Receipt, Scheme, Thresholds};
 use genie_ring::Layout;
 
-use probe::{COPIED, ECHO, FORWARD, HALF, KEEP, LEAVE, PIN, PRINT, Probe, Reached, interface};
+use probe::{COPIED, ECHO, FORWARD, HALF, KEEP, LEAVE, PIN, PRINT, Probe, Reached, TURN, interface};
 
 mod probe;
 
@@ -298,7 +298,8 @@ fn a_request_that_is_printed_shows_no_data() {
 /// What a thread keeps of finished requests was printed with the next one.
 #[test]
 fn a_request_that_is_printed_shows_nothing_of_another_clients() {
-    let (reached, interface, probe) = Reached::one(ServeOptions::default());
+    let one_thread = ServeOptions { threads: 1, most_threads: 1, ..ServeOptions::default() };
+    let (reached, interface, probe) = Reached::one(one_thread);
     let other = self::interface();
     let theirs = reached.connect(&other, "probe");
     let request = other.request(&theirs, ECHO).out(Out::copy(&[1; 64])).out(Out::copy(&[1; 64]));
@@ -308,6 +309,40 @@ fn a_request_that_is_printed_shows_nothing_of_another_clients() {
     let reply = request.room(1 << 16).send().expect("a reply");
     let printed = String::from_utf8_lossy(reply.argument());
     assert!(printed.contains("len: 33") && !printed.contains("len: 97"), "{printed}");
+}
+
+/// Requests that are composed in a loop had what they had sent before, between their first buffer and their last one.
+#[test]
+fn a_request_that_was_sent_is_empty() {
+    let (_reached, interface, probe) = Reached::one(ServeOptions::default());
+    let mut request = interface.request(&probe, ECHO).room(1000);
+    for count in (0..6).rev() {
+        (0..count).for_each(|_| request.add_out(Out::copy(&[CANARY; 64]), true));
+        let reply = request.send_added().expect("a reply");
+        assert_eq!(reply.argument(), vec![CANARY; 64 * count]);
+    }
+    request.add_out(Out::copy(&[CANARY; 64]).lent_by(&probe), true);
+    request.send_added().expect("a reply");
+    assert!(request.send_added().expect("a reply").argument().is_empty());
+}
+
+#[test]
+fn what_was_done_with_short_buffers_stays_when_they_are_made_whole() {
+    let (_reached, interface, probe) = Reached::one(ServeOptions::default());
+    for here in [probe.clone(), ServerHandle::new(Probe::default())] {
+        for (argument, untold) in [(&b"told"[..], None), (b"", Some(Error::Untold { buffer: 3 }))] {
+            let mut inputs = [[0; 64]; 2];
+            let [first, last] = &mut inputs;
+            let request = interface.request(&here, TURN).argument(argument).room(128);
+            let request = request.out(Out::copy(&[4; 64])).input(In::copy(first)).out(Out::copy(&[5; 64]));
+            let sent = request.input(In::copy(last)).send();
+            assert_eq!(sent.as_ref().err().map(|failed| failed.error.clone()), untold);
+            if let Ok(reply) = sent {
+                assert_eq!(reply.argument(), [[4; 64], [5; 64]].concat());
+                assert_eq!(inputs, [[1; 64], [2; 64]]);
+            }
+        }
+    }
 }
 
 #[test]

@@ -18,7 +18,8 @@ type Serve = fn(&mut Incoming) -> Result<(), ServerError>;
 const DATA: &[u8] = b"data";
 /// What lies in the client's buffer before.
 const CANARY: u8 = 0x5a;
-const LEN: usize = 5000;
+/// One that the records carry, and one that is copied.
+const LENS: [usize; 2] = [64, 5000];
 
 fn store(room: &DataMut<'_>) -> usize {
     room.copy_from(DATA)
@@ -29,10 +30,10 @@ fn break_off(room: &DataMut<'_>) -> Result<usize, ServerError> {
     Err("the disk is full".into())
 }
 
-/// What a client is to find: so many bytes, or an error.
+/// What a client is to find of an input of so many bytes: how many came, or an error.
 type Found = Result<usize, Error>;
 
-fn untold() -> Found {
+fn untold(_: usize) -> Found {
     Err(Error::Untold { buffer: 1 })
 }
 
@@ -41,20 +42,20 @@ fn failed(message: &str) -> Found {
 }
 
 /// A way of filling, or not, and what the client finds.
-type Way = (&'static str, Serve, fn() -> Found);
+type Way = (&'static str, Serve, fn(usize) -> Found);
 
 const WAYS: &[Way] = &[
     (
         "filled in one call",
         |request| request.fill(1, |room| store(&room)).map(drop).map_err(Into::into),
-        || Ok(4),
+        |_| Ok(4),
     ),
     (
         "filled by a closure that may fail",
         |request| request.fill(1, |room| Ok::<_, ServerError>(store(&room))).map(drop),
-        || Ok(4),
+        |_| Ok(4),
     ),
-    ("failed", |request| request.fill(1, |room| break_off(&room)).map(drop), || failed("the disk is full")),
+    ("failed", |request| request.fill(1, |room| break_off(&room)).map(drop), |_| failed("the disk is full")),
     (
         "failed, which the server hides",
         |request| {
@@ -92,20 +93,20 @@ const WAYS: &[Way] = &[
             request.fill(1, |room| break_off(&room)).expect_err("it fails");
             Ok(request.set_actual(1, 0)?)
         },
-        || Ok(0),
+        |_| Ok(0),
     ),
     (
         "more than there is",
-        |request| Ok(request.fill(1, |_| LEN + 1).map(drop)?),
-        || {
-            let too_long = genie_passing::Error::TooLong { actual: LEN + 1, len: LEN };
+        |request| Ok(request.fill(1, |room| room.len() + 1).map(drop)?),
+        |len| {
+            let too_long = genie_passing::Error::TooLong { actual: len + 1, len };
             Err(Error::Server(Error::from(too_long).into()))
         },
     ),
     (
         "more than there is, which the server hides",
         |request| {
-            request.fill(1, |_| LEN + 1).expect_err("there is less");
+            request.fill(1, |room| room.len() + 1).expect_err("there is less");
             Ok(())
         },
         untold,
@@ -117,9 +118,9 @@ const WAYS: &[Way] = &[
             assert!(matches!(error, Error::NoSuchBuffer { index: 0, is_other: true, .. }), "{error}");
             Ok(())
         },
-        || Ok(0),
+        |_| Ok(0),
     ),
-    ("left alone", |_| Ok(()), || Ok(0)),
+    ("left alone", |_| Ok(()), |_| Ok(0)),
     (
         "made ready",
         |request| {
@@ -135,7 +136,7 @@ const WAYS: &[Way] = &[
             store(&request.ready(1)?);
             Ok(())
         },
-        || Ok(4),
+        |_| Ok(4),
     ),
     (
         "made ready, and nothing came",
@@ -143,7 +144,7 @@ const WAYS: &[Way] = &[
             request.ready(1)?;
             Ok(request.set_actual(1, 0)?)
         },
-        || Ok(0),
+        |_| Ok(0),
     ),
     (
         "made ready by a server that fails",
@@ -151,12 +152,12 @@ const WAYS: &[Way] = &[
             request.ready(1)?;
             Err("it is closed".into())
         },
-        || failed("it is closed"),
+        |_| failed("it is closed"),
     ),
     (
         "pinned",
         |request| {
-            store(&request.pin_input(1, 0..LEN)?.data());
+            store(&request.pin_input(1, 0..request.len(1))?.data());
             Ok(())
         },
         untold,
@@ -164,26 +165,26 @@ const WAYS: &[Way] = &[
     (
         "pinned and told",
         |request| {
-            store(&request.pin_input(1, 0..LEN)?.data());
+            store(&request.pin_input(1, 0..request.len(1))?.data());
             Ok(request.set_actual(1, 4)?)
         },
-        || Ok(4),
+        |_| Ok(4),
     ),
-    ("forwarded", |request| Ok(request.fragment(1, 0..LEN).map(drop)?), untold),
-    ("forwarded in part", |request| Ok(request.fragment(1, 1..LEN).map(drop)?), untold),
+    ("forwarded", |request| Ok(request.fragment(1, 0..request.len(1)).map(drop)?), untold),
+    ("forwarded in part", |request| Ok(request.fragment(1, 1..request.len(1)).map(drop)?), untold),
     ("linked to a device", |request| Ok(request.outboard(1, 0, Box::new(Device(DATA.to_vec())))?), untold),
     (
         "pinned, forwarded and linked where there is nothing",
         |request| {
-            request.pin_input(1, 1..LEN + 1).expect_err("there are fewer bytes");
-            request.fragment(1, 1..LEN + 1).expect_err("there are fewer bytes");
+            request.pin_input(1, 1..request.len(1) + 1).expect_err("there are fewer bytes");
+            request.fragment(1, 1..request.len(1) + 1).expect_err("there are fewer bytes");
             let linked = request.outboard(1, 1, Box::new(Device(DATA.to_vec())));
             assert_eq!(linked, Err(Error::NoSuchElement { buffer: 1, element: 1, count: 1 }));
             Ok(())
         },
-        || Ok(0),
+        |_| Ok(0),
     ),
-    ("an output that is forwarded", |request| Ok(request.fragment(0, 0..1).map(drop)?), || Ok(0)),
+    ("an output that is forwarded", |request| Ok(request.fragment(0, 0..1).map(drop)?), |_| Ok(0)),
 ];
 
 struct Filler;
@@ -219,14 +220,16 @@ fn a_success_without_the_length_of_an_input_is_the_servers_error() {
     let options = ConnectOptions::default();
     let there = t.interface().connect_with(&directory, "filler", &options).expect("a connection");
     for server in [ServerHandle::new(Filler), there] {
-        for (number, (way, _, found)) in WAYS.iter().enumerate() {
-            let mut buffer = t.interface().allocate(LEN).expect("a buffer");
+        let ways = WAYS.iter().enumerate().flat_map(|way| LENS.map(|len| (way, len)));
+        for ((number, (way, _, found)), len) in ways {
+            let way = format!("{way}, {len} bytes");
+            let mut buffer = t.interface().allocate(len).expect("a buffer");
             buffer.fill(CANARY);
             let argument = [number as u8];
             let request = t.interface().request(&server, ServiceId(0)).argument(&argument);
             let request = request.out(Out::copy(b"output")).input(In::emulated_copy(&mut buffer));
             let actual = request.send().map(|reply| reply.buffers[1].actual).map_err(|failed| failed.error);
-            assert_eq!(actual, found(), "{way}");
+            assert_eq!(actual, found(len), "{way}");
             let len = actual.unwrap_or(0);
             assert_eq!(buffer[..len], DATA[..len], "{way}");
             assert!(buffer[len..].iter().all(|byte| *byte == CANARY), "{way}: the rest");

@@ -72,11 +72,11 @@ impl Supplier {
     fn serve(&self, request: &mut Incoming) -> Result<(), Error> {
         let [before, supply] = [0, 1].map(|at| usize::from(request.argument()[at]));
         let supply = SUPPLIES[supply];
-        let missing = supply(request, 1, &self.overlays, OTHER);
-        assert_eq!(missing, Err(Error::NoSuchElement { buffer: 0, element: 1, count: 1 }));
         BEFORE[before](request, &self.overlays)?;
         let refused = supply(request, 0, &self.overlays, OTHER);
         assert_eq!(refused, Err(Error::ReadyAlready { buffer: 0, element: 0 }));
+        let missing = supply(request, 1, &self.overlays, OTHER);
+        assert_eq!(missing, Err(Error::NoSuchElement { buffer: 0, element: 1, count: 1 }));
         Ok(())
     }
 }

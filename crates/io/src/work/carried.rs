@@ -85,9 +85,10 @@ impl Store {
     /// The first `len` bytes of an element.
     ///
     /// # Panics
-    /// When they go beyond the store.
+    /// The element has fewer: what lies behind it is another one.
     #[inline]
     pub(crate) fn span(&self, carried: &Carried, len: usize) -> Span {
+        assert!(len <= carried.len(), "an element has no more than its bytes");
         let start = self.words.as_ptr().cast_mut().cast();
         Span::new(start, self.words.len() * WORD).part(usize::from(carried.at), len)
     }
@@ -217,7 +218,6 @@ impl Carried {
     /// The element has fewer.
     #[inline]
     pub fn copy_to(&self, work: &Work, bytes: &mut [u8]) {
-        assert!(bytes.len() <= self.len(), "what lies behind an element is another one");
         work.store.get(self, bytes);
     }
 

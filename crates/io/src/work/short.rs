@@ -4,7 +4,7 @@
 //! the client) takes many times as long to set up, to look through and to let go as it takes to copy the bytes.
 //! How: a work has either short buffers or whole ones. Whatever is seldom asked for (a fragment, a supply, delivery elsewhere) makes
 //! them whole first, by [`Work::unfold`]; the bytes stay where they are.
-//! Limits: four buffers of one element each.
+//! Limits: [`MAX_SHORTS`](super::MAX_SHORTS) buffers of one element each.
 
 use genie_memory::Direction;
 
@@ -154,15 +154,12 @@ impl Work {
         }
     }
 
-    /// Makes an input ready.
+    /// Makes an input ready that is not a short one.
     ///
     /// # Errors
     /// No memory.
     pub(crate) fn make_ready(&mut self, index: usize) -> Result<(), Error> {
-        match self.make_short_ready(index) {
-            true => Ok(()),
-            false => self.buffers[index].elements.iter_mut().try_for_each(WorkElement::make_ready),
-        }
+        self.buffers[index].elements.iter_mut().try_for_each(WorkElement::make_ready)
     }
 
     /// Notes that the server has made an output's data its own.

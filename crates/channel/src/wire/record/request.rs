@@ -126,13 +126,13 @@ impl<'b> RequestWriter<'b> {
     }
 
     /// Begins a request of these buffers, (direction, number of bytes) of each, all of which have one carried element and no more bytes
-    /// together than a request carries. The bytes of outputs follow, in order: [`RequestWriter::carried`].
+    /// together than a request carries. The bytes of outputs follow, in order ([`RequestWriter::carried`]), and nothing else may.
     ///
     /// # Errors
     /// As [`RequestWriter::begin`].
     ///
     /// # Panics
-    /// When a buffer has more than 65,535 bytes, or there are as many buffers.
+    /// When a buffer has more than 65,535 bytes, or there are more than 65,535 buffers.
     #[inline]
     pub fn short(
         body: &'b mut Body,
@@ -257,7 +257,7 @@ impl<'a> Request<'a> {
     }
 
     /// The buffers, (direction, number of bytes) of each, if each has one carried element and no other one, and they are no more than
-    /// four; else none.
+    /// [`MAX_SHORTS`]; else none.
     #[inline]
     pub fn shorts(&self) -> impl ExactSizeIterator<Item = (Direction, usize)> {
         self.shorts.iter().map(|short| {

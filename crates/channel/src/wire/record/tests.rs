@@ -330,7 +330,7 @@ fn unknown_kinds_and_bodies_where_none_belong_are_malformed() {
     assert!(Record::decode(Kind::Abort as u8, &body[..7]).is_err());
 }
 
-/// An element: its length and its segments.
+/// An element: its length and its segments, none if it is carried.
 #[derive(Debug, Clone, PartialEq)]
 struct AnElement(u64, Vec<Segment>);
 
@@ -342,11 +342,17 @@ fn slots() -> impl Strategy<Value = Slot> {
 }
 
 fn elements() -> impl Strategy<Value = AnElement> {
-    vec((any::<u16>(), 0u64..1 << 40, 1u64..1 << 32), 0..5).prop_map(|segments| {
+    let named = vec((any::<u16>(), 0u64..1 << 40, 1u64..1 << 32), 0..5).prop_map(|segments| {
         let segments: Vec<_> =
             segments.into_iter().map(|(arena, offset, len)| segment(arena, offset, len)).collect();
         AnElement(segments.iter().map(Segment::len).sum(), segments)
-    })
+    });
+    prop_oneof![named, (1u64..=120).prop_map(|len| AnElement(len, Vec::new()))]
+}
+
+/// What the record carries of an element of a buffer.
+fn carried(direction: Direction, AnElement(len, segments): &AnElement) -> usize {
+    if direction == Direction::Out && segments.is_empty() { *len as usize } else { 0 }
 }
 
 fn buffers() -> impl Strategy<Value = ABuffer> {
@@ -381,9 +387,15 @@ fn outcome(seed: &(u8, bool, i32, String, [u64; 3])) -> Outcome<'_> {
 fn encode_buffers(mut writer: RequestWriter<'_>, buffers: &[ABuffer]) {
     for ABuffer(direction, is_copied, elements) in buffers {
         writer.buffer(*direction, *is_copied).unwrap();
-        for AnElement(_, segments) in elements {
-            writer.element(segments.iter().copied()).unwrap();
+        for AnElement(len, segments) in elements {
+            match segments.is_empty() && *len > 0 {
+                true => writer.carried_element(*len as usize).unwrap(),
+                false => writer.element(segments.iter().copied()).unwrap(),
+            }
         }
+    }
+    for ABuffer(direction, _, elements) in buffers {
+        elements.iter().for_each(|element| writer.carried(carried(*direction, element)).fill(7));
     }
 }
 
@@ -405,6 +417,15 @@ proptest! {
         }).collect();
         let bytes: u64 = sent.iter().flat_map(|buffer| &buffer.2).map(|element| element.0).sum();
         prop_assert_eq!(request.bytes, bytes);
+        let is_short = |ABuffer(.., elements): &ABuffer| {
+            matches!(&elements[..], [AnElement(1.., segments)] if segments.is_empty())
+        };
+        let are_short = (1..=MAX_SHORTS).contains(&sent.len()) && sent.iter().all(is_short);
+        prop_assert_eq!(request.shorts().len(), if are_short { sent.len() } else { 0 });
+        let carried: usize = sent.iter().flat_map(|ABuffer(direction, _, elements)| {
+            elements.iter().map(|element| carried(*direction, element))
+        }).sum();
+        prop_assert_eq!(request.carried.len(), carried);
         prop_assert_eq!(arrived, sent);
     }
 

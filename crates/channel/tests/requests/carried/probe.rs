@@ -34,7 +34,11 @@ pub(super) const LEAVE: ServiceId = ServiceId(7);
 /// As [`FORWARD`], and gives back how many bytes of the only buffer had to be copied for that.
 pub(super) const COPIED: ServiceId = ServiceId(6);
 
-static SERVICES: [Service; 8] = [
+/// Does something with each of four buffers, has them made whole, and gives back what it kept of the first one and pinned of the
+/// third one. It says what came of the second one, and of the last one if there is an argument.
+pub(super) const TURN: ServiceId = ServiceId(8);
+
+static SERVICES: [Service; 9] = [
     Service::new("echo", true, true),
     Service::new("half", true, true),
     Service::new("print", true, true),
@@ -43,6 +47,7 @@ static SERVICES: [Service; 8] = [
     Service::new("pin", true, true),
     Service::new("copied", true, true),
     Service::new("leave", true, true),
+    Service::new("turn", true, true),
 ];
 
 #[derive(Default)]
@@ -103,6 +108,18 @@ impl Probe {
                 for index in all.filter(|_| has_input) {
                     request.set_actual(index, request.len(index))?;
                 }
+            }
+            TURN => {
+                let kept = request.keep(0)?;
+                request.fill(1, |room| room.copy_from(&[1; 64]))?;
+                request.ready(3)?.fill(2);
+                if !request.argument().is_empty() {
+                    request.set_actual(3, 64)?;
+                }
+                let pin = request.pin_output(2, 0..request.len(2))?;
+                drop(request.fragment(2, 1..3)?);
+                assert!(request.keep(0).is_err(), "it is kept already");
+                request.set_argument(&[&kept[..], &pin.data().to_vec()].concat())?;
             }
             LEAVE => {
                 let (interface, next) = self.next.as_ref().expect("a next server");
