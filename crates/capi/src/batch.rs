@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::c_int;
 
-use genie_io::{Batch, Failed, Pending, Request};
+use genie_io::{Batch, Failed, Interface, Pending, Plan, ServerHandle};
 use genie_sys::fork::Maker;
 
 use crate::failure::{Failure, call};
@@ -52,19 +52,15 @@ pub extern "C" fn io_end_batch() -> c_int {
 }
 
 /// Submits a request, in this thread's batch if the thread has begun one.
-#[inline]
-pub(crate) fn submitted<'i>(request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+#[inline(never)]
+pub(crate) fn submitted<'i>(
+    plan: &mut Plan<'_, 'i>,
+    interface: &Interface,
+    server: &ServerHandle,
+) -> Result<Pending<'i>, Failed> {
     // A thread that is about to end has none.
-    let is_batched = BEGUN.try_with(|begun| own(&mut begun.borrow_mut()).is_some()).unwrap_or(false);
-    if !is_batched {
-        return request.submit();
-    }
-    BEGUN
-        .with_borrow_mut(|begun| match own(begun) {
-            Some(batch) => request.batched(batch),
-            None => request,
-        })
-        .submit()
+    let _ = BEGUN.try_with(|begun| own(&mut begun.borrow_mut()).map(|batch| plan.batch(server, batch)));
+    plan.submit(interface, server)
 }
 
 fn own(begun: &mut Option<(Maker, Batch)>) -> Option<&mut Batch> {

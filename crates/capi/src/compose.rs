@@ -1,13 +1,13 @@
-//! From C's headers to a request of `genie_io`.
+//! From C's headers to a plan of `genie_io`.
 //!
-//! How: one walk over headers and lists reads and checks each element, and adds it to the request. If an element is wrong, what
+//! How: one walk over headers and lists reads and checks each element, and adds it to the plan. If an element is wrong, what
 //! the walk has counted and taken is given back.
 //! Invariants: if composing fails, buffers given by value are where they were, and no buffer has another user.
-//! Cost: a request and what it holds are composed where they stay; each move of theirs would be a copy through memory.
+//! Cost: a plan and what it holds are composed where they stay; each move of theirs would be a copy through memory.
 
 use std::sync::atomic::Ordering;
 
-use genie_io::{Fragment, In, Out, Request};
+use genie_io::{Fragment, In, Out, Plan};
 use genie_memory::Direction;
 use genie_passing::Scheme;
 use genie_passing::model::Allocation;
@@ -23,7 +23,7 @@ use crate::types::{
     FragmentLocation, IO_DEFAULT, IO_EMULATED_SHARE, IO_HELD, IO_IN, IO_OWNED, Region, ScatterGather, Segment,
 };
 
-/// Composes a request.
+/// Composes a plan.
 struct Composer<'c> {
     process: &'c Process,
     server: &'c Server,
@@ -62,28 +62,28 @@ fn ensure_first(is_first: bool, index: usize, what: &str) -> Result<(), Failure>
     if is_first { Ok(()) } else { Err(wrong()) }
 }
 
-/// Adds what headers ask for to a request. Returns whether nobody stores into any of its outputs before the call
+/// Adds what headers ask for to a plan. Returns whether nobody stores into any of its outputs before the call
 /// returns, or it is copied anyway.
 ///
 /// # Safety
 /// The headers, lists and data are as `io_request` says.
 #[inline]
-pub(crate) unsafe fn compose<'r>(
+pub(crate) unsafe fn compose(
     process: &Process,
     server: &Server,
     headers: Headers<'_>,
-    request: &mut Request<'r, 'static, 'static>,
+    plan: &mut Plan<'static, 'static>,
     begun: &mut Begun,
 ) -> Result<bool, Failure> {
     let (pieces, arrivals) = (SmallVec::new(), Vec::new());
     let mut composer = Composer { process, server, begun, pieces, arrivals, is_held: true };
     // SAFETY: the caller vouches for the headers.
-    let added = unsafe { composer.add_all(headers, request) };
+    let added = unsafe { composer.add_all(headers, plan) };
     match added.and_then(|()| ensure_apart(&composer.pieces)) {
         Ok(()) => Ok(composer.is_held),
         Err(failure) => {
             composer.begun.users.end();
-            request.take_given().into_iter().for_each(|given| process.regions.take_back(given));
+            plan.take_given().into_iter().for_each(|given| process.regions.take_back(given));
             Err(failure)
         }
     }
@@ -96,7 +96,7 @@ impl Composer<'_> {
     unsafe fn add_all(
         &mut self,
         headers: Headers<'_>,
-        request: &mut Request<'_, 'static, 'static>,
+        plan: &mut Plan<'static, 'static>,
     ) -> Result<(), Failure> {
         // SAFETY: the caller vouches for the headers.
         for (index, header) in unsafe { headers.each() }.enumerate() {
@@ -106,7 +106,7 @@ impl Composer<'_> {
             // SAFETY: the caller vouches for the list.
             for element in unsafe { elements(header) } {
                 // SAFETY: and for the element.
-                unsafe { self.add(request, is_input, is_first, element?) }?;
+                unsafe { self.add(plan, is_input, is_first, element?) }?;
                 is_first = false;
             }
         }
@@ -118,7 +118,7 @@ impl Composer<'_> {
     #[inline]
     unsafe fn add(
         &mut self,
-        request: &mut Request<'_, 'static, 'static>,
+        plan: &mut Plan<'static, 'static>,
         is_input: bool,
         is_first: bool,
         element: &ScatterGather,
@@ -141,8 +141,8 @@ impl Composer<'_> {
             let named = unsafe { element.location.fragment };
             let fragment = fragment(self.process, is_input, named, element.length)?;
             match is_input {
-                true => request.add_input(In::fragment(fragment), is_first),
-                false => request.add_out(Out::fragment(fragment), is_first),
+                true => add_input(plan, is_first, In::fragment(fragment), None),
+                false => add_out(plan, is_first, Out::fragment(fragment), None),
             }
             return Ok(());
         }
@@ -150,7 +150,7 @@ impl Composer<'_> {
             // SAFETY: the same; the pointer is null or that of a region.
             return unsafe {
                 let region = element.location.region;
-                self.add_migrants(request, is_input, is_first, scheme, region, element.length)
+                self.add_migrants(plan, is_input, is_first, scheme, region, element.length)
             };
         }
         // SAFETY: the same.
@@ -158,7 +158,7 @@ impl Composer<'_> {
         let segment = checked(native.addr, element.length)?;
         let lender = if native.lender == 0 { None } else { Some(self.process.server(native.lender)?) };
         if is_owned {
-            return self.add_owned(request, is_input, is_first, scheme, segment, lender.as_deref());
+            return self.add_owned(plan, is_input, is_first, scheme, segment, lender.as_deref());
         }
         let is_share = matches!(scheme, Scheme::Share | Scheme::EmulatedShare);
         let is_brief = !is_input && !is_share;
@@ -168,25 +168,17 @@ impl Composer<'_> {
             self.pieces.push((segment, is_input));
         }
         if is_input {
-            let input = || {
-                // SAFETY: the caller of `io_request` vouches for the bytes.
-                let bytes = unsafe { segment.store() };
-                if is_share { In::lasting(scheme, bytes) } else { In::borrowed(scheme, bytes) }
-            };
             self.begun.inputs.push((segment, is_share));
-            match &lender {
-                Some(lender) => request.add_input(input().lent_by(&lender.handle), is_first),
-                None => request.add_input(input(), is_first),
-            }
+            // SAFETY: the caller of `io_request` vouches for the bytes.
+            let bytes = unsafe { segment.store() };
+            let input = if is_share { In::lasting(scheme, bytes) } else { In::borrowed(scheme, bytes) };
+            add_input(plan, is_first, input, lender.as_deref());
         } else {
             // SAFETY: as above.
             let bytes = unsafe { segment.read() };
-            let out = || if is_share { Out::lasting(scheme, bytes) } else { Out::borrowed(scheme, bytes) };
+            let out = if is_share { Out::lasting(scheme, bytes) } else { Out::borrowed(scheme, bytes) };
             self.is_held &= element.flags & IO_HELD != 0 || scheme != Scheme::EmulatedCopy;
-            match &lender {
-                Some(lender) => request.add_out(out().lent_by(&lender.handle), is_first),
-                None => request.add_out(out(), is_first),
-            }
+            add_out(plan, is_first, out, lender.as_deref());
         }
         Ok(())
     }
@@ -194,7 +186,7 @@ impl Composer<'_> {
     #[inline(never)]
     fn add_owned(
         &mut self,
-        request: &mut Request<'_, 'static, 'static>,
+        plan: &mut Plan<'static, 'static>,
         is_input: bool,
         is_first: bool,
         scheme: Scheme,
@@ -203,15 +195,9 @@ impl Composer<'_> {
     ) -> Result<(), Failure> {
         self.begun.is_reported = true;
         let (buffer, part) = self.process.regions.give(bytes)?;
-        match (is_input, lender) {
-            (true, None) => request.add_input(In::owned(scheme, buffer).part(part), is_first),
-            (false, None) => request.add_out(Out::owned(scheme, buffer).part(part), is_first),
-            (true, Some(lender)) => {
-                request.add_input(In::owned(scheme, buffer).part(part).lent_by(&lender.handle), is_first);
-            }
-            (false, Some(lender)) => {
-                request.add_out(Out::owned(scheme, buffer).part(part).lent_by(&lender.handle), is_first);
-            }
+        match is_input {
+            true => add_input(plan, is_first, In::owned(scheme, buffer).part(part), lender),
+            false => add_out(plan, is_first, Out::owned(scheme, buffer).part(part), lender),
         }
         Ok(())
     }
@@ -221,7 +207,7 @@ impl Composer<'_> {
     #[inline(never)]
     unsafe fn add_migrants(
         &mut self,
-        request: &mut Request<'_, 'static, 'static>,
+        plan: &mut Plan<'static, 'static>,
         is_input: bool,
         is_first: bool,
         scheme: Scheme,
@@ -240,7 +226,7 @@ impl Composer<'_> {
             }
             (_, true) => {
                 self.arrivals.push(region);
-                request.add_input(In::migrant(scheme, len), is_first);
+                add_input(plan, is_first, In::migrant(scheme, len), None);
                 Ok(())
             }
             (1..=MOST_ELEMENTS, false) => {
@@ -249,7 +235,7 @@ impl Composer<'_> {
                     unsafe { std::slice::from_raw_parts((&raw const (*region).segmentv).cast(), count) };
                 for (index, segment) in segments.iter().enumerate() {
                     let migrant = self.process.regions.take_migrant(segment.addr.addr(), segment.length)?;
-                    request.add_out(Out::migrant(scheme, migrant), is_first && index == 0);
+                    add_out(plan, is_first && index == 0, Out::migrant(scheme, migrant), None);
                 }
                 Ok(())
             }
@@ -257,6 +243,26 @@ impl Composer<'_> {
                 "a region of {count} segments: move schemes take location.region, not location.native"
             ))),
         }
+    }
+}
+
+/// Adds an element to the last buffer, or begins a buffer with it.
+#[inline(always)]
+fn add_out(plan: &mut Plan<'static, '_>, is_first: bool, out: Out<'static>, lender: Option<&Server>) {
+    let mut add = |out| if is_first { plan.out(out) } else { plan.and_out(out) };
+    match lender {
+        Some(lender) => add(out.lent_by(&lender.handle)),
+        None => add(out),
+    }
+}
+
+/// As `add_out`, for input.
+#[inline(always)]
+fn add_input(plan: &mut Plan<'_, 'static>, is_first: bool, input: In<'static>, lender: Option<&Server>) {
+    let mut add = |input| if is_first { plan.input(input) } else { plan.and_input(input) };
+    match lender {
+        Some(lender) => add(input.lent_by(&lender.handle)),
+        None => add(input),
     }
 }
 

@@ -245,12 +245,11 @@ impl Process {
     }
 
     /// Enters a request; returns its number.
-    pub(crate) fn add_request(&self, number: io_request_t, requested: Requested) -> io_request_t {
+    pub(crate) fn add_request(&self, number: io_request_t, requested: Requested) {
         if self.child_from.is_some() {
             self.least_request.fetch_min(number, Ordering::Relaxed);
         }
         self.requests.lock().insert(number, Arc::new(requested));
-        number
     }
 
     /// Takes a request, so that no other thread has its reply.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
-use genie_io::{Failed, Reply, Request, ServiceId};
+use genie_io::{Pending, Plan, ServiceId};
 
 use crate::batch::submitted;
 use crate::compose::{arguments, compose};
@@ -91,21 +91,27 @@ unsafe fn ask(
     let found = process.connected(server)?;
     // SAFETY: the caller vouches for the arguments.
     let (argument, room) = unsafe { arguments(headers) }?;
-    let interface = &found.client.interface;
-    let mut request = interface.request(&found.handle, ServiceId(service)).argument(argument).room(room);
+    let (interface, handle) = (&found.client.interface, &found.handle);
+    let mut plan = Plan::new(ServiceId(service));
+    plan.set_argument(argument);
+    plan.set_room(room);
     if let Some(timeout) = duration(timeout) {
-        request = request.timeout(timeout);
+        plan.set_timeout(timeout);
     }
     let mut begun = Begun::default();
     // SAFETY: and for the lists and the data.
-    let is_held = unsafe { compose(process, &found, headers, &mut request, &mut begun) }?;
+    let is_held = unsafe { compose(process, &found, headers, &mut plan, &mut begun) }?;
     // While a request is sent its data counts as borrowed. Here another thread may store into it, unless the caller has said that none
     // does; so the data is protected, as for a request that is submitted.
     let result = match (requestp.is_null(), is_held) {
-        (true, true) => request.send_added(),
-        (true, false) => submit_and_sync(request),
-        (false, _) => match submit(process, headers, request, &mut begun) {
-            Ok(number) => {
+        (true, true) => plan.send(interface, handle),
+        (true, false) => plan.submit_when_room(interface, handle).and_then(Pending::sync),
+        (false, _) => match submitted(&mut plan, interface, handle) {
+            Ok(pending) => {
+                begun.users.end_brief();
+                let number = pending.id().number();
+                let requested = Requested::new(pending, headers.keep(), begun);
+                process.add_request(number, requested);
                 // SAFETY: the caller's pointer is not null.
                 unsafe { set(requestp, number) };
                 return Ok(IO_PENDING);
@@ -115,25 +121,6 @@ unsafe fn ask(
     };
     // SAFETY: the headers are the library's until this call returns.
     unsafe { begun.end(process, headers, result) }.map(|()| 0)
-}
-
-#[inline(never)]
-fn submit_and_sync(request: Request<'_, 'static, 'static>) -> Result<Reply, Failed> {
-    request.submit_when_room()?.sync()
-}
-
-#[inline(never)]
-fn submit(
-    process: &Process,
-    headers: Headers<'_>,
-    request: Request<'_, 'static, 'static>,
-    begun: &mut Begun,
-) -> Result<io_request_t, Failed> {
-    let pending = submitted(request)?;
-    begun.users.end_brief();
-    let number = pending.id().number();
-    let requested = Requested::new(pending, headers.keep(), std::mem::take(begun));
-    Ok(process.add_request(number, requested))
 }
 
 /// Waits until the server has completed all earlier requests of this program to it, those that it has replied to in anticipation

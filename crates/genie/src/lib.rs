@@ -66,7 +66,7 @@ mod names {
     pub use genie_io::servers::memory;
     pub use genie_io::{
         Anticipated, Batch, Client, ClientId, Completer, Completions, Element, Error, Failed, Filled,
-        Fragment, In, Incoming, InputPin, Interface, Kept, Limits, Out, OutputPin, Pending, Preference,
+        Fragment, In, Incoming, InputPin, Interface, Kept, Limits, Out, OutputPin, Pending, Plan, Preference,
         Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError,
         ServerHandle, Service, ServiceId, Shared,
     };

@@ -23,11 +23,11 @@ use crate::interface::outstanding::Outstanding;
 use crate::interface::timer::Timer;
 use crate::limits::Pendings;
 use crate::primitive::Mutex;
-use crate::request::Sum;
 use crate::request::id::RequestIds;
 use crate::request::pending::deliver;
+use crate::request::plan::Sum;
 use crate::work::{Borrowings, Destinations, Work};
-use crate::{Error, Failed, Limits, Pending, Reply, Request, ServerHandle, ServiceId};
+use crate::{Error, Failed, Limits, Pending, Plan, Reply, Request, ServerHandle, ServiceId};
 
 mod borrow;
 mod default_scheme;
@@ -191,9 +191,9 @@ impl Interface {
     }
 
     /// The same for a request: the server's handle must be of this process, too.
-    fn ensure_request(&self, request: &mut Request<'_, '_, '_>) -> Result<(), Failed> {
-        if self.space().is_inherited() || request.server.is_inherited() {
-            return Err(Work::refuse(request, Error::Inherited));
+    fn ensure_request(&self, server: &ServerHandle, plan: &mut Plan<'_, '_>) -> Result<(), Failed> {
+        if self.space().is_inherited() || server.is_inherited() {
+            return Err(Work::refuse(self, server, plan, Error::Inherited));
         }
         Ok(())
     }
@@ -275,19 +275,17 @@ impl Interface {
         self.0.outstanding.wait_for(server, self.0.ids.bound(), deadline)
     }
 
-    pub(crate) fn send(&self, request: &mut Request<'_, '_, '_>) -> Result<Reply, Failed> {
-        self.ensure_request(request)?;
-        let timeout = self.timeout(request.timeout);
+    pub(crate) fn send(&self, server: &ServerHandle, plan: &mut Plan<'_, '_>) -> Result<Reply, Failed> {
+        self.ensure_request(server, plan)?;
+        let timeout = self.timeout(plan.timeout);
         let deadline = timeout.and_then(deadline_after);
-        let sum = request.sum();
+        let sum = plan.sum();
         let gave = sum.gives;
         let collect = || self.collect_all();
-        let collect: Option<&dyn Fn() -> usize> =
-            if request.server.is_looked_at() { Some(&collect) } else { None };
+        let collect: Option<&dyn Fn() -> usize> = if server.is_looked_at() { Some(&collect) } else { None };
         let work = Work::admitted(&self.0.pendings, |pendings| pendings.admit(sum.bytes, timeout, collect));
-        let server = request.server;
         let by = Patience::Until(deadline);
-        let (exchange, destinations, borrow) = self.start(request, &sum, work, by, true)?;
+        let (exchange, destinations, borrow) = self.start(server, plan, &sum, work, by, true)?;
         let left = match exchange.is_replied() {
             true => {
                 exchange.fail_if_late(deadline, timeout);
@@ -340,17 +338,25 @@ impl Interface {
         awaited.into_left()
     }
 
-    pub(crate) fn submit<'i>(&self, request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+    pub(crate) fn submit<'i>(
+        &self,
+        server: &ServerHandle,
+        plan: &mut Plan<'_, 'i>,
+    ) -> Result<Pending<'i>, Failed> {
         let admit = |pendings: &Pendings, bytes, _timeout, _server: &ServerHandle| pendings.try_admit(bytes);
-        self.submit_admitted(request, admit, |_| Patience::None)
+        self.submit_admitted(server, plan, admit, |_| Patience::None)
     }
 
-    pub(crate) fn submit_when_room<'i>(&self, request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+    pub(crate) fn submit_when_room<'i>(
+        &self,
+        server: &ServerHandle,
+        plan: &mut Plan<'_, 'i>,
+    ) -> Result<Pending<'i>, Failed> {
         let collect = || self.collect_all();
         let admit = |pendings: &Pendings, bytes, timeout, server: &ServerHandle| {
             pendings.admit(bytes, timeout, server.is_looked_at().then_some(&collect))
         };
-        self.submit_admitted(request, admit, Patience::Until)
+        self.submit_admitted(server, plan, admit, Patience::Until)
     }
 
     /// Whether the limits leave room for so many bytes, or never will.
@@ -366,22 +372,22 @@ impl Interface {
     #[inline]
     fn submit_admitted<'i>(
         &self,
-        mut request: Request<'_, '_, 'i>,
+        server: &ServerHandle,
+        plan: &mut Plan<'_, 'i>,
         admit: impl FnOnce(&Pendings, usize, Option<Duration>, &ServerHandle) -> Result<u64, Error>,
         patience: impl FnOnce(Option<Instant>) -> Patience,
     ) -> Result<Pending<'i>, Failed> {
-        self.ensure_request(&mut request)?;
-        let timeout = self.timeout(request.timeout);
+        self.ensure_request(server, plan)?;
+        let timeout = self.timeout(plan.timeout);
         let deadline = timeout.and_then(deadline_after);
-        let sum = request.sum();
+        let sum = plan.sum();
         let (bytes, gave) = (sum.bytes, sum.gives);
         let work = match timeout.map(|_| self.0.timer.start()) {
             Some(Err(error)) => Err(error),
-            _ => Work::admitted(&self.0.pendings, |pendings| admit(pendings, bytes, timeout, request.server)),
+            _ => Work::admitted(&self.0.pendings, |pendings| admit(pendings, bytes, timeout, server)),
         };
-        let server = request.server;
         let (exchange, destinations, _none) =
-            self.start(&mut request, &sum, work, patience(deadline), false)?;
+            self.start(server, plan, &sum, work, patience(deadline), false)?;
         let listed = self.list(&exchange, server);
         if !listed {
             exchange.fail_if_late(deadline, timeout);
@@ -406,7 +412,7 @@ impl Interface {
             timed,
             presence,
         );
-        Ok(if request.aborts { pending.abort_on_drop() } else { pending })
+        Ok(if plan.aborts { pending.abort_on_drop() } else { pending })
     }
 
     /// Lists a request that outlives the call that made it, unless the request is over already; returns whether it is still
@@ -421,38 +427,39 @@ impl Interface {
     /// Runs the request-time operations and hands the request to its server. If the borrow of its outputs lasts (`is_held`), the
     /// caller ends it.
     fn start<'r, 'i>(
-        &self,
-        request: &mut Request<'r, '_, 'i>,
+        &'r self,
+        server: &'r ServerHandle,
+        plan: &mut Plan<'_, 'i>,
         sum: &Sum,
         work: Result<Box<Work>, Error>,
         patience: Patience,
         is_held: bool,
     ) -> Result<(Arc<Exchange>, Destinations<'i>, Borrow<'r>), Failed> {
-        let access = request.server.access(request.service);
-        let foreign = || request.foreign_server(sum, self.space()).map(|server| server.name().to_owned());
+        let access = server.access(plan.service);
+        let foreign =
+            || plan.foreign_server(server, sum, self.space()).map(|server| server.name().to_owned());
         let access = access.and_then(|access| match foreign() {
             Some(server) => Err(Error::OtherInterface { server }),
             None => Ok(access),
         });
         let (access, work) = match access.and_then(|access| Ok((access, work?))) {
             Ok(both) => both,
-            Err(error) => return Err(Work::refuse(request, error)),
+            Err(error) => return Err(Work::refuse(self, server, plan, error)),
         };
         let id = self.0.ids.take();
-        let mut borrow =
-            Borrow { space: request.interface.space(), server: request.server, of: Borrowings::default() };
+        let mut borrow = Borrow { space: self.space(), server, of: Borrowings::default() };
         let borrowings = is_held.then_some(&mut borrow.of);
-        let (work, destinations) = Work::begin(work, request, borrowings)?;
-        let Pair { client: exchange, server } = Pair::new(id);
-        let originate = |contract: &Contract| contract.originate(request.server.originated(&exchange));
+        let (work, destinations) = Work::begin(work, self, server, plan, borrowings)?;
+        let Pair { client: exchange, server: served } = Pair::new(id);
+        let originate = |contract: &Contract| contract.originate(server.originated(&exchange));
         let is_sent = match work.each_contract(originate) {
             Ok(()) => {
-                request.server.asked_by(&self.0.presence);
-                let by = (self.passing(), patience, request.is_told_later);
-                request.server.request(work, server, (request.service, access), by)
+                server.asked_by(&self.0.presence);
+                let by = (self.passing(), patience, std::mem::take(&mut plan.is_told_later));
+                server.request(work, served, (plan.service, access), by)
             }
             Err(reason) => {
-                server.reply(work, Some(reason));
+                served.reply(work, Some(reason));
                 false
             }
         };
@@ -460,11 +467,11 @@ impl Interface {
         if is_sent {
             if exchange.is_aborting() && !exchange.is_replied() {
                 // The abort may have come before the server had the request.
-                request.server.abort(id);
+                server.abort(id);
             }
             return Ok((exchange, destinations, borrow));
         }
-        Err(deliver(exchange.take(), request.server, (destinations, &mut []), false)
+        Err(deliver(exchange.take(), server, (destinations, &mut []), false)
             .err()
             .unwrap_or_else(|| Error::Aborted.into()))
     }

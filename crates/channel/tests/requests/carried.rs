@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Listener, ServeOptions};
-use genie_io::{Error, In, Interface, Limits, Out, Pending, ServerHandle};
+use genie_io::{Error, In, Interface, Limits, Out, Pending, Plan, ServerHandle};
 use genie_memory::{Config, Granularity, GranuleKind, Space, Usage};
 use genie_passing::{CARRIED, Costs, Passing, Reason, Receipt, Scheme, Thresholds};
 use genie_ring::Layout;
@@ -311,19 +311,23 @@ fn a_request_that_is_printed_shows_nothing_of_another_clients() {
     assert!(printed.contains("len: 33") && !printed.contains("len: 97"), "{printed}");
 }
 
-/// Requests that are composed in a loop had what they had sent before, between their first buffer and their last one.
+/// A request that was composed in a loop had what it had sent before, between its first buffer and its last one.
 #[test]
-fn a_request_that_was_sent_is_empty() {
+fn a_plan_that_was_sent_has_no_buffers() {
     let (_reached, interface, probe) = Reached::one(ServeOptions::default());
-    let mut request = interface.request(&probe, ECHO).room(1000);
+    let mut plan = Plan::new(ECHO);
+    plan.set_room(1000);
+    let send = |plan: &mut Plan<'_, '_>| {
+        let reply = plan.send(&interface, &probe).expect("a reply");
+        reply.argument().to_vec()
+    };
     for count in (0..6).rev() {
-        (0..count).for_each(|_| request.add_out(Out::copy(&[CANARY; 64]), true));
-        let reply = request.send_added().expect("a reply");
-        assert_eq!(reply.argument(), vec![CANARY; 64 * count]);
+        (0..count).for_each(|_| plan.out(Out::copy(&[CANARY; 64])));
+        assert_eq!(send(&mut plan), vec![CANARY; 64 * count]);
     }
-    request.add_out(Out::copy(&[CANARY; 64]).lent_by(&probe), true);
-    request.send_added().expect("a reply");
-    assert!(request.send_added().expect("a reply").argument().is_empty());
+    plan.out(Out::copy(&[CANARY; 64]).lent_by(&probe));
+    assert_eq!(send(&mut plan).len(), 64);
+    assert!(send(&mut plan).is_empty());
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use smallvec::SmallVec;
 
-use crate::{Interface, Request, ServerHandle};
+use crate::{Interface, Plan, Request, ServerHandle};
 
 /// Several requests, for all of which their servers are woken at most once: see [`Interface::batch`].
 ///
@@ -93,7 +93,15 @@ impl Request<'_, '_, '_> {
     /// A fence less than without; and a server that sleeps is woken by one system call for the batch.
     #[inline]
     pub fn batched(mut self, batch: &mut Batch) -> Self {
-        self.is_told_later = batch.takes(self.server);
+        self.plan.batch(self.server, batch);
         self
+    }
+}
+
+impl Plan<'_, '_> {
+    /// Has the next request of this plan, which is to be made of `server`, made in a batch; see [`Request::batched`].
+    #[inline]
+    pub fn batch(&mut self, server: &ServerHandle, batch: &mut Batch) {
+        self.is_told_later = batch.takes(server);
     }
 }

@@ -12,9 +12,9 @@ use super::element::Kept;
 use super::{Borrowings, Carried, Destinations, Store, Transfer, Work, WorkElement};
 use crate::carrier::Carries;
 use crate::request::element::{Borrowed, Element, Memory, Moved};
-use crate::request::{Elements, List};
+use crate::request::plan::{Elements, List};
 use crate::work::located::Located;
-use crate::{Error, Failed, Fragment, Request, ServerHandle, telemetry, views};
+use crate::{Error, Failed, Fragment, Interface, Plan, ServerHandle, telemetry, views};
 
 /// By which means a request's elements are passed.
 #[derive(Clone, Copy)]
@@ -188,11 +188,13 @@ impl Work {
     /// those are added that are passed in place.
     pub(crate) fn begin<'i>(
         mut work: Box<Self>,
-        request: &mut Request<'_, '_, 'i>,
+        interface: &Interface,
+        server: &ServerHandle,
+        plan: &mut Plan<'_, 'i>,
         borrowings: Option<&mut Borrowings>,
     ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
-        work.arguments.begin(request.argument, request.room);
-        let destinations = work.add_all(request, borrowings);
+        work.arguments.begin(plan.argument, plan.room);
+        let destinations = work.add_all(interface, server, plan, borrowings);
         match work.error.take() {
             None => Ok((work, destinations)),
             Some(error) => Err(work.undo(error)),
@@ -200,10 +202,15 @@ impl Work {
     }
 
     /// Gives back what a request holds when it is refused before any operation has run.
-    pub(crate) fn refuse(request: &mut Request<'_, '_, '_>, error: Error) -> Failed {
+    pub(crate) fn refuse(
+        interface: &Interface,
+        server: &ServerHandle,
+        plan: &mut Plan<'_, '_>,
+        error: Error,
+    ) -> Failed {
         let mut work = Self::new();
         work.error = Some(error.clone());
-        work.add_all(request, None);
+        work.add_all(interface, server, plan, None);
         work.error = None;
         work.undo(error)
     }
@@ -222,21 +229,24 @@ impl Work {
     /// they own comes back, too.
     fn add_all<'i>(
         &mut self,
-        request: &mut Request<'_, '_, 'i>,
+        interface: &Interface,
+        server: &ServerHandle,
+        plan: &mut Plan<'_, 'i>,
         mut borrowings: Option<&mut Borrowings>,
     ) -> Destinations<'i> {
         let mut destinations = Destinations::new();
-        if request.buffers_count() == 0 {
+        let count = plan.buffers.count();
+        if count == 0 {
             return destinations;
         }
-        let (passing, parties) = (request.interface.passing(), request.server.parties());
-        let default = request.interface.scheme();
-        let carries = match request.server.carrier() {
-            Some(carrier) => carrier.carries(request.room, request.buffers_count()),
+        let (passing, parties) = (interface.passing(), server.parties());
+        let default = interface.scheme();
+        let carries = match server.carrier() {
+            Some(carrier) => carrier.carries(plan.room, count),
             None => Carries::NOTHING,
         };
         let way = Way { passing, parties, is_held: borrowings.is_some(), default, carries };
-        request.buffers.take_each(|buffer| match buffer {
+        plan.buffers.take_each(|buffer| match buffer {
             Elements::Out(List::One(element)) if self.add_short(&way, element) => element.lender.is_none(),
             Elements::In(List::One(element)) if self.add_short(&way, element) => {
                 if let Memory::Borrowed(bytes) = &mut element.memory {
