@@ -1,7 +1,7 @@
 //! Receiving: how a client's replies are taken off the ring, and by which thread.
 //!
 //! How: one of the threads that wait for replies leads: it takes all replies that come, and its followers sleep until it
-//! wakes them. An event loop arms the channel's descriptor before it sleeps, and afterwards takes the replies that have
+//! wakes them. It wakes tasks when it has let the lead go, since a task may make requests of this server, and wait. An event loop arms the channel's descriptor before it sleeps, and afterwards takes the replies that have
 //! come, without waiting.
 //! Trust: a reply must name a request that is pending; lengths are checked against the request's. A reply that no honest server
 //! sends ends the channel.
@@ -17,7 +17,7 @@ use genie_sys::poll::Poller;
 use super::remote::Remote;
 use super::telemetry::{Wait, Waits};
 use super::wire::record::{Limit, Outcome, Record, Refusal, Reply};
-use crate::primitive::Ordering;
+use crate::primitive::{MutexGuard, Ordering};
 
 /// The longest time that the leader sleeps before it looks again whether the server is still there.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -61,13 +61,14 @@ impl Remote {
             drop(receiving);
             self.wake(has_taken);
             if !awaited.is_replied() {
+                awaited.follow();
                 self.link.settle(awaited);
             }
         }
     }
 
-    /// Leads: takes replies off the ring until the awaited one has come, the time is over, or the server is gone. Returns
-    /// whether it has taken replies since it last woke the followers.
+    /// Leads: takes replies off the ring until the awaited one has come, tasks are to be woken, the time is over, or the server is gone.
+    /// Returns whether it has taken replies since it last woke the followers.
     fn receive_until(
         &self,
         receiving: &mut Receiving,
@@ -81,7 +82,10 @@ impl Remote {
                 return taken > 0;
             }
             if taken > 0 {
-                self.wake(true);
+                if awaited.has_sequels() || self.link.room.is_waited_for() {
+                    return true;
+                }
+                self.wake_waiting(true);
                 continue;
             }
             if self.spin.until(|| receiving.consumer.is_ready()) {
@@ -111,19 +115,12 @@ impl Remote {
     /// Takes the replies that are there; returns how many it took. It takes none while another thread leads.
     pub(super) fn collect(&self) -> usize {
         self.tell();
-        let Some(mut receiving) = self.receiving.try_lock() else { return 0 };
-        let taken = self.receive(&mut receiving, &mut Awaited::none());
-        drop(receiving);
-        self.wake(taken > 0);
-        taken
+        self.take_all(|| self.receiving.try_lock(), true)
     }
 
     /// Takes the replies that are there when the server has gone: the leader lets go soon.
     pub(super) fn collect_last(&self) {
-        let mut receiving = self.receiving.lock();
-        let taken = self.receive(&mut receiving, &mut Awaited::none());
-        drop(receiving);
-        self.wake(taken > 0);
+        self.take_all(|| Some(self.receiving.lock()), true);
     }
 
     /// As [`Remote::collect`], for a loop that waits for the descriptor, which is not readable afterwards.
@@ -136,14 +133,33 @@ impl Remote {
             return 0;
         };
         receiving.consumer.disarm();
-        let taken = self.receive(&mut receiving, &mut Awaited::none());
-        drop(receiving);
-        if taken > 0 {
-            self.link.room.made();
+        // The loop itself takes them.
+        let mut first = Some(receiving);
+        self.take_all(|| first.take().or_else(|| self.receiving.try_lock()), false)
+    }
+
+    /// Takes the replies that are there; returns how many it took. Tasks are woken without the lock, and it is taken again if they were
+    /// many.
+    fn take_all<'a>(
+        &'a self,
+        mut lock: impl FnMut() -> Option<MutexGuard<'a, Receiving>>,
+        is_told: bool,
+    ) -> usize {
+        let mut total = 0;
+        while let Some(mut receiving) = lock() {
+            let mut awaited = Awaited::none();
+            let taken = self.receive(&mut receiving, &mut awaited);
+            drop(receiving);
+            total += taken;
+            if taken > 0 {
+                self.link.room.made();
+            }
+            self.wake_waiting(is_told && taken > 0);
+            if !awaited.is_full() {
+                break;
+            }
         }
-        // The loop itself has taken them.
-        self.wake(false);
-        taken
+        total
     }
 
     /// Makes the descriptor become readable when the next reply comes, or when another thread takes one. Returns false when
@@ -198,12 +214,18 @@ impl Remote {
     }
 
     /// Wakes the followers, so that each looks whether its reply has come, or leads. An event loop is told only if
-    /// `is_over`: if a reply was taken, or a request given up.
+    /// `is_over`: if a reply was taken, or a request given up. Then tasks that wait for room are woken, too.
     #[inline]
     pub(super) fn wake(&self, is_over: bool) {
         if is_over {
             self.link.room.made();
         }
+        self.wake_waiting(is_over);
+    }
+
+    /// The same, but for the tasks: a thread that leads may do so.
+    #[inline]
+    fn wake_waiting(&self, is_over: bool) {
         if self.followers.wake() {
             self.tell_loop(is_over);
         }
@@ -217,7 +239,7 @@ impl Remote {
         }
     }
 
-    /// Takes the replies that are there, up to the awaited one; returns how many it took.
+    /// Takes the replies that are there, up to the awaited one, or until many tasks are to be woken; returns how many it took.
     fn receive(&self, receiving: &mut Receiving, awaited: &mut Awaited<'_>) -> usize {
         let mut taken = 0;
         loop {
@@ -234,7 +256,7 @@ impl Remote {
                         self.link.break_off(&wrong);
                         return taken;
                     }
-                    if awaited.has_work() {
+                    if awaited.has_work() || awaited.is_full() {
                         return taken;
                     }
                 }
@@ -252,7 +274,8 @@ impl Remote {
             Record::Reply(reply) => self.replied(&reply, awaited),
             Record::Done(slot) => {
                 let done = self.sending.lock().table.take_continued(slot);
-                done.ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))?.succeed();
+                let done = done.ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))?;
+                awaited.put_off(|| done.succeed());
                 Ok(())
             }
             Record::Request(_) | Record::Abort(_) | Record::Said(_) => {
@@ -272,12 +295,20 @@ impl Remote {
         drop(sending);
         let mut request = taken.ok_or_else(unknown)?;
         if let Err(error) = note(&mut request, reply) {
-            request.fail(error.clone());
+            awaited.put_off(|| request.fail(error.clone()));
             return Err(format!("a reply does not fit its request: {error}"));
         }
         match reply.outcome {
             Outcome::Ok { anticipated: false, .. } => request.succeed_for(awaited),
-            Outcome::Ok { anticipated: true, .. } => {
+            _ => awaited.put_off(|| self.conclude(request, reply)),
+        }
+        Ok(())
+    }
+
+    /// Gives the client a reply that is anticipated, or no success.
+    fn conclude(&self, mut request: Outgoing, reply: &Reply<'_>) {
+        match reply.outcome {
+            Outcome::Ok { .. } => {
                 // The server does not know whether the client wants its buffers back with the reply.
                 request.anticipate();
                 let left = self.sending.lock().table.put_continued(reply.slot, request);
@@ -295,7 +326,6 @@ impl Remote {
             Outcome::Panicked { message } => request.fail(Error::Panicked { message: message.to_owned() }),
             Outcome::Refused(refusal) => request.fail(refused(refusal)),
         }
-        Ok(())
     }
 }
 

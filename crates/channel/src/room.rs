@@ -23,10 +23,16 @@ impl Room {
         self.is_waited_for.store(true, Ordering::SeqCst);
     }
 
+    /// Whether there may be tasks to be woken.
+    #[inline]
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.is_waited_for.load(Ordering::SeqCst)
+    }
+
     /// Wakes the tasks, after room may have been made.
     #[inline]
     pub(super) fn made(&self) {
-        if self.is_waited_for.load(Ordering::SeqCst) {
+        if self.is_waited_for() {
             self.wake();
         }
     }

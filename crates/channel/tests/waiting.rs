@@ -21,3 +21,4 @@ mod relief;
 mod rings;
 mod room;
 mod streams;
+mod tasks;

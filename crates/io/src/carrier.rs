@@ -26,7 +26,8 @@
 //! Invariants: an [`Outgoing`] is ended once, and not before the server surely has no part of its memory any more; what the client
 //! is told meanwhile is [`Outgoing::give_up`]'s business. No request waits for a reply that no thread takes.
 //! A child made by fork forgets its table of [`Outgoing`]s: to drop one there would end the parent's request. Locks of a carrier's are
-//! not held while the server's code, or a client's task, is called: either may make requests.
+//! not held while the server's code, or a client's task, is called: either may make requests. A carrier that ends requests under a lock
+//! does so in [`Awaited::put_off`].
 //! Trust: this crate believes what a carrier says. So a carrier checks all that a peer sends: numbers of services, lengths against the
 //! request's, places of memory; and it ends what has no honest peer. What [`Work::set_actual`], [`Work::note_carried`],
 //! [`Work::set_reply_argument`] and [`Work::check_inputs`] refuse is wrong, too.
@@ -44,8 +45,8 @@ pub use crate::followers::Followers;
 pub use crate::kept::allowance::Allowance;
 pub use crate::loop_waker::LoopWaker;
 pub use crate::name::{MAX_NAME, is_control, program_name};
-pub use crate::panics::wake as wake_task;
 pub use crate::request::id::{RequestIds, Slot};
+pub use crate::sequel::wake as wake_task;
 pub use crate::server::code::Code;
 pub use crate::work::located::{Located, PrivateBuffer};
 pub use crate::work::location::Shown;

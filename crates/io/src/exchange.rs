@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use crate::contract::Contract;
 use crate::deadline::deadline_after;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
+use crate::sequel::{self, Sequels};
 use crate::work::Work;
-use crate::{Error, Reply, RequestId, panics};
+use crate::{Error, Reply, RequestId};
 
 mod aborting;
 mod alarm;
@@ -120,29 +121,31 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A reply that a thread waits for.
 ///
 /// Where no other thread knows of the request, and this thread itself takes the reply off its carrier, the request's work is left here
-/// ([`Outgoing::succeed_for`](crate::carrier::Outgoing::succeed_for)) and passed on without a lock.
+/// ([`Outgoing::succeed_for`](crate::carrier::Outgoing::succeed_for)) and passed on without a lock. Of other requests that end
+/// meanwhile, the tasks to be woken are left here ([`Awaited::put_off`]): they are woken when this is dropped, if not before.
 pub struct Awaited<'a> {
     exchange: Option<&'a Exchange>,
     /// The condition that is waited for, where it is not a reply.
     until: Option<&'a dyn Fn() -> bool>,
     is_alone: bool,
     left: Option<(Box<Work>, Arc<Exchange>)>,
+    sequels: Sequels,
 }
 
 impl<'a> Awaited<'a> {
     /// A reply, or the request's end, for which other threads may wait, too.
     pub(crate) fn by_many(exchange: &'a Exchange) -> Self {
-        Self { exchange: Some(exchange), until: None, is_alone: false, left: None }
+        Self { exchange: Some(exchange), ..Self::none() }
     }
 
     /// A reply that only this thread waits for, to a request that no other thread can abort.
     pub(crate) fn alone(exchange: &'a Exchange) -> Self {
-        Self { exchange: Some(exchange), until: None, is_alone: true, left: None }
+        Self { exchange: Some(exchange), is_alone: true, ..Self::none() }
     }
 
     /// No reply at all: for a thread that takes whatever replies there are.
     pub fn none() -> Self {
-        Self { exchange: None, until: None, is_alone: false, left: None }
+        Self { exchange: None, until: None, is_alone: false, left: None, sequels: Sequels::none() }
     }
 
     /// A condition that becomes true through replies for which other threads wait.
@@ -176,6 +179,29 @@ impl<'a> Awaited<'a> {
     #[inline]
     pub fn has_work(&self) -> bool {
         self.left.is_some()
+    }
+
+    /// Ends requests under a lock of the carrier's, by `end`. The clients' tasks that this wakes may make requests, and so may need that
+    /// lock: they are woken when the carrier lets them follow.
+    pub fn put_off<T>(&mut self, end: impl FnOnce() -> T) -> T {
+        self.sequels.put_off(end)
+    }
+
+    /// Whether tasks are to be woken: the thread lets its lock go before it waits for more replies.
+    #[inline]
+    pub fn has_sequels(&self) -> bool {
+        !self.sequels.is_empty()
+    }
+
+    /// Whether so many tasks are to be woken that the thread lets its lock go before it takes more replies.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.sequels.is_full()
+    }
+
+    /// Wakes the tasks that were put off. The thread has let its lock go.
+    pub fn follow(&mut self) {
+        self.sequels.follow();
     }
 
     /// Whether the reply to this exchange's request may be left here.
@@ -302,7 +328,7 @@ impl Exchange {
         drop(state);
         drop(alarm);
         if let Some(task) = task {
-            panics::wake(task);
+            sequel::wake(task);
         }
     }
 

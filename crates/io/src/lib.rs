@@ -24,6 +24,7 @@ mod name;
 mod panics;
 mod reply;
 mod request;
+mod sequel;
 mod server;
 pub mod servers;
 mod telemetry;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::deadline::deadline_after;
 use crate::kept::allowance::Allowance;
 use crate::primitive::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
-use crate::{Client, Error, panics};
+use crate::{Client, Error, sequel};
 
 /// What an interface allows. Defaults are in parentheses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,7 +214,7 @@ impl Pendings {
             let tasks = std::mem::take(&mut *self.queue.lock());
             self.waiters.fetch_sub(tasks.len(), Ordering::SeqCst);
             self.room.notify_all();
-            tasks.into_iter().for_each(panics::wake);
+            tasks.into_iter().for_each(sequel::wake);
         }
     }
 }

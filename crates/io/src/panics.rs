@@ -11,7 +11,6 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::task::Waker;
 
 use crate::Error;
 
@@ -83,10 +82,10 @@ fn panicked(payload: Box<dyn Any + Send>) -> Error {
     message.map_or_else(elsewhere, |message| Error::Panicked { message })
 }
 
-/// Wakes a client's task, in a thread that others rely on: the timer, a server's thread, or a thread that takes replies for
-/// all. A panic of the client's code ends here; the panic hook has reported it.
-pub fn wake(task: Waker) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| task.wake())) {
+/// Calls a client's code, such as a task that is woken, in a thread that others rely on: the timer, a server's thread, or a thread
+/// that takes replies for all. A panic of that code ends here; the panic hook has reported it.
+pub(crate) fn end_here(code: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
         // The payload may panic when it is dropped.
         std::mem::forget(payload);
     }

@@ -33,6 +33,11 @@ pub use crate::thread::{Thread, spawn};
 #[cfg(interleaved)]
 pub use thread::{Thread, spawn};
 
+#[cfg(interleaved)]
+pub use shuttle::thread_local;
+#[cfg(not(interleaved))]
+pub use std::thread_local;
+
 /// What the standard library and shuttle both have.
 #[allow(unreachable_pub, reason = "`lock` exports the guards")]
 mod raw {

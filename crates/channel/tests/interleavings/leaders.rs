@@ -1,6 +1,7 @@
 //! Several threads wait at one channel: one of them leads, and takes the replies for all.
 
 use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use genie_io::{Interface, Limits, ServerHandle};
@@ -31,6 +32,30 @@ fn each_thread_that_waits_at_a_channel_has_its_reply_whichever_takes_it() {
         for waiter in waiters {
             waiter.join().unwrap().unwrap_or_else(|failed| panic!("{}", failed.error));
         }
+    });
+}
+
+/// A task that makes a request, and waits for the reply, when it is woken.
+struct Asks(Interface, ServerHandle);
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        self.0.request(&self.1, SERVICE).send().unwrap_or_else(|failed| panic!("{}", failed.error));
+    }
+}
+
+#[test]
+fn a_task_that_waits_at_the_channel_when_it_is_woken_has_its_reply_whichever_thread_wakes_it() {
+    explore(|| {
+        let (_elsewhere, keeper, interface, server) = channel(FOR_EVER);
+        let pending = interface.request(&server, SERVICE).submit().expect("it is admitted");
+        let task = Waker::from(Arc::new(Asks(interface.clone(), server.clone())));
+        assert!(pending.poll(&mut Context::from_waker(&task)).is_pending(), "nobody takes replies yet");
+        let waits = thread::spawn(move || interface.request(&server, SERVICE).send().map(drop));
+        let replies = thread::spawn(move || (0..3).for_each(|_| keeper.await_one().reply(Ok(()))));
+        pending.sync().expect("a reply");
+        waits.join().unwrap().unwrap_or_else(|failed| panic!("{}", failed.error));
+        replies.join().unwrap();
     });
 }
 

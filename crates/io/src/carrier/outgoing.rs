@@ -132,15 +132,16 @@ impl Outgoing {
         self.finish(None);
     }
 
-    /// As [`Outgoing::succeed`], but gives the reply straight to the thread that takes it off the carrier, if that thread
-    /// waits for it.
+    /// As [`Outgoing::succeed`], under a lock of the carrier's: it gives the reply straight to the thread that takes it off the carrier, if
+    /// that thread waits for it, and else [puts off](Awaited::put_off) what follows.
     pub fn succeed_for(mut self, awaited: &mut Awaited<'_>) {
         if awaited.takes(self.exchange())
             && let Some((work, exchange)) = self.held.take()
         {
             awaited.leave(work, exchange);
+        } else {
+            awaited.put_off(|| self.finish(None));
         }
-        self.finish(None);
     }
 
     /// There will be no reply, or the reply is an error. A client that has an anticipated reply keeps it.

@@ -11,6 +11,7 @@ use super::Code;
 use crate::exchange::Awaited;
 use crate::followers::Followers;
 use crate::primitive::{AtomicBool, AtomicUsize, Mutex, Ordering, thread};
+use crate::sequel::Sequels;
 
 /// The longest wait before a thread looks again whether its request has been given up.
 const LONGEST: Duration = Duration::from_millis(100);
@@ -100,7 +101,9 @@ impl Reaping {
     fn look<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
         let looking = self.looking.try_lock()?;
         self.looker.store(this_thread(), Ordering::Relaxed);
-        let done = act();
+        // The clients' tasks may make requests of this server, and wait for the replies.
+        let mut sequels = Sequels::none();
+        let done = sequels.put_off(act);
         self.looker.store(0, Ordering::Relaxed);
         drop(looking);
         self.followers.wake();
