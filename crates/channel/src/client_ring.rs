@@ -93,7 +93,9 @@ impl ClientRing {
             },
             // This replaces the last number: the control thread has acted upon that message already.
             Record::Said(messages) => self.awaited = messages,
-            Record::Reply(_) | Record::Done(_) => return Err("a client sends no replies".to_owned()),
+            Record::Reply(_) | Record::Done(_) | Record::Progress(_) => {
+                return Err("a client sends no replies".to_owned());
+            }
         }
         Ok(Next::Acted)
     }

@@ -3,8 +3,9 @@
 //! How: a place for each request that the client was granted; the client names the places. Replies for which the ring has no
 //! room wait here until there is room.
 //! Trust: the client names places, which are checked. A client that takes no replies is found out by their number: for a
-//! client that takes them, at most a reply and a done record wait for each place.
-//! Limits: twice as many waiting replies as places; each reply is at most as long as the ring's records.
+//! client that takes them, at most a reply, a done record and a word of progress wait for each place.
+//! Limits: twice as many waiting replies as places; each reply is at most as long as the ring's records. Of progress, the last word on
+//! each buffer waits, while fewer records wait than there are places: what is not told by then, a later word or the reply tells.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -16,6 +17,7 @@ use genie_ring::{Producer, PushError};
 
 use super::evictions::Aborted;
 use super::places::Places;
+use super::wire::U48;
 use super::wire::record::{Body, Kind, Limit, Refusal, ReplyWriter, Slot};
 use crate::counts::Counts;
 
@@ -151,9 +153,23 @@ impl InProgress {
                 Err(error) => return Err(error.to_string()),
             }
         }
+        // A reply, a done record and a word of progress for each.
+        let places = self.requests.count() as usize;
+        if kind == Kind::Progress {
+            // The request and the buffer are what a later word has in common with the one that waits.
+            let named = ..self.body.len() - size_of::<U48>();
+            let is_same = |(of, body): &&mut (Kind, Body)| *of == kind && body[named] == self.body[named];
+            if let Some((_, waiting)) = self.backlog.iter_mut().find(is_same) {
+                *waiting = self.body.clone();
+                return Ok(());
+            }
+            if self.backlog.len() >= places {
+                return Ok(());
+            }
+        }
         self.backlog.push_back((kind, self.body.clone()));
         self.catch_up()?;
-        match self.backlog.len() > 2 * self.requests.count() as usize {
+        match self.backlog.len() > 3 * places {
             true => Err(format!("it takes no replies: {} wait for it", self.backlog.len())),
             false => Ok(()),
         }

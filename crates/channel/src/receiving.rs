@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use genie_io::carrier::{Awaited, Outgoing};
+use genie_io::carrier::{Awaited, Outgoing, wake_task};
 use genie_io::{Error, ServerError};
 use genie_memory::Direction;
 use genie_ring::{Consumer, Mode, Record as Received};
@@ -16,11 +16,14 @@ use genie_sys::poll::Poller;
 
 use super::remote::Remote;
 use super::telemetry::{Wait, Waits};
-use super::wire::record::{Limit, Outcome, Record, Refusal, Reply};
+use super::wire::record::{Limit, Outcome, Progress, Record, Refusal, Reply};
 use crate::primitive::{MutexGuard, Ordering};
 
 /// The longest time that the leader sleeps before it looks again whether the server is still there.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+/// The most records that are taken before time is looked at: a server can tell of progress without end. A ring holds fewer.
+const MOST_AT_ONCE: usize = 1 << 16;
 
 /// What takes replies.
 #[derive(Debug)]
@@ -86,6 +89,10 @@ impl Remote {
                     return true;
                 }
                 self.wake_waiting(true);
+                // A server can tell of progress faster than it is taken.
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return false;
+                }
                 continue;
             }
             if self.spin.until(|| receiving.consumer.is_ready()) {
@@ -256,7 +263,7 @@ impl Remote {
                         self.link.break_off(&wrong);
                         return taken;
                     }
-                    if awaited.has_work() || awaited.is_full() {
+                    if awaited.has_work() || awaited.is_full() || taken == MOST_AT_ONCE {
                         return taken;
                     }
                 }
@@ -278,10 +285,24 @@ impl Remote {
                 awaited.put_off(|| done.succeed());
                 Ok(())
             }
+            Record::Progress(progress) => self.progressed(&progress, awaited),
             Record::Request(_) | Record::Abort(_) | Record::Said(_) => {
                 Err("a server makes no requests of its clients".to_owned())
             }
         }
+    }
+
+    #[cold]
+    fn progressed(&self, progress: &Progress, awaited: &mut Awaited<'_>) -> Result<(), String> {
+        let Progress { slot, buffer, len } = *progress;
+        let mut sending = self.sending.lock();
+        let request = sending.table.pending(slot);
+        let request = request.ok_or_else(|| format!("progress names {slot:?}, which is not pending"))?;
+        let told = request.progress(buffer.into(), usize::try_from(len).unwrap_or(usize::MAX));
+        drop(sending);
+        let task = told.map_err(|error| format!("progress does not fit its request: {error}"))?;
+        awaited.put_off(|| task.into_iter().for_each(wake_task));
+        Ok(())
     }
 
     fn replied(&self, reply: &Reply<'_>, awaited: &mut Awaited<'_>) -> Result<(), String> {

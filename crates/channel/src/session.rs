@@ -26,7 +26,7 @@ use super::long_calls::LongCalls;
 use super::private::Private;
 use super::telemetry;
 use super::wire::record::{
-    Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
+    Body, Element, Kind, Limit, Outcome, Progress, Refusal, ReplyWriter, Request, Slot, encode_slot,
 };
 use crate::counts::Counts;
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
@@ -132,6 +132,14 @@ impl Caller for Session {
             in_progress.anticipate(slot);
             self.push(&mut in_progress, Kind::Reply);
         }
+    }
+
+    fn progress(&self, slot: Slot, buffer: usize, len: usize) {
+        let mut in_progress = self.in_progress.lock();
+        let progress = Progress { slot, buffer: buffer as u16, len: len as u64 };
+        let encoded = progress.encode(&mut in_progress.body);
+        encoded.expect("the index and the length are those of a request that came in a record");
+        self.push(&mut in_progress, Kind::Progress);
     }
 
     fn locations(&self, named: &[(u16, Extent)]) -> Mirrored {

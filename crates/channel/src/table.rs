@@ -75,6 +75,11 @@ impl Table {
         self.requests.take(slot)?.request
     }
 
+    /// A pending request that is not replied to.
+    pub(super) fn pending(&mut self, slot: Slot) -> Option<&mut Outgoing> {
+        self.requests.get_mut(slot).filter(|entry| !entry.is_continued)?.request.as_mut()
+    }
+
     /// Takes a pending request out and keeps its place, for [`Table::put_continued`].
     pub(super) fn take_and_keep(&mut self, slot: Slot) -> Option<Outgoing> {
         self.requests.get_mut(slot).filter(|entry| !entry.is_continued)?.request.take()

@@ -100,6 +100,8 @@ pub enum Command {
     },
     /// Say how much of a buffer was passed.
     SetActual { buffer: usize, actual: usize },
+    /// Say before the reply how much of a buffer is final.
+    Progress { buffer: usize, len: usize },
     /// Pin a whole buffer.
     Pin { buffer: usize },
     /// Read what is pinned of a request that may have been replied to, in another thread.
@@ -309,6 +311,12 @@ impl Holder {
     #[track_caller]
     pub fn set_actual(&self, request: impl Into<Name>, actual: usize) {
         self.done(request, Command::SetActual { buffer: 0, actual });
+    }
+
+    /// Says how much of buffer 0 is final.
+    #[track_caller]
+    pub fn progress(&self, request: impl Into<Name>, len: usize) {
+        self.done(request, Command::Progress { buffer: 0, len });
     }
 
     /// Writes `bytes` into input buffer 0 and replies with success.

@@ -8,6 +8,7 @@ mod empty;
 mod migrant;
 mod outboard;
 mod pins;
+mod progress;
 mod schemes;
 mod stored;
 mod strong_input;
@@ -78,6 +79,9 @@ macro_rules! each_promise {
             pinned_output_hides_later_stores: pins::output_is_read_until_it_is_let_go, "§3.2", [Holder];
             pinned_input_comes_with_the_last_pin: pins::input_is_filled_until_it_is_let_go, "§3.2", [Holder];
             pins_outlive_a_dropped_request: pins::a_dropped_request_leaves_its_pins, "§3.1.2, §3.2", [Holder];
+            progress_is_told_before_the_reply: progress::how_far_it_has_come_is_told_before_the_reply, "§6.5", [Holder];
+            what_has_come_outlasts_giving_up: progress::a_request_that_is_given_up_succeeds_with_what_has_come, "§6.5", [Holder];
+            failures_say_how_far_it_had_come: progress::a_failure_says_how_far_it_had_come, "§3.1.2, §6.5", [Holder];
             objects_hold_the_data_that_they_are_said_to: backings::objects_hold_the_data_that_they_are_said_to, "§1.1.1", [Holder];
             objects_hold_pinned_data_after_the_reply: backings::objects_hold_pinned_data_after_the_reply, "§1.1.1, §3.2.2", [Holder];
             no_bytes_pass_by_every_scheme: empty::no_bytes_pass_by_every_scheme, "§7.1", [Holder];

@@ -152,8 +152,11 @@ impl Loopback {
 }
 
 /// Waits for the reply, or until the client wants none.
-fn attend(incoming: Incoming, asked: Pending<'static>, shared: &Shared, wrong: Option<Wrong>) {
+fn attend(mut incoming: Incoming, asked: Pending<'static>, shared: &Shared, wrong: Option<Wrong>) {
     while !asked.wait(Duration::from_millis(1)) {
+        for index in 0..incoming.buffers() {
+            incoming.progress(index, asked.progress(index)).expect("the buffers are of the same lengths");
+        }
         if shared.aborted.lock().remove(&incoming.id()) {
             return finish(incoming, asked.abort(), wrong);
         }

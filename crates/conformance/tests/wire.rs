@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use genie_conformance::holder::{Held, Holder, HoldingServer};
 use genie_conformance::{Need, Servers, Subject};
-use genie_io::carrier::{Awaited, Carrier, Carries, Code, LoopWaker, Outgoing, Patience, Work, WorkBuffer};
+use genie_io::carrier::{
+    Awaited, Carrier, Carries, Code, LoopWaker, Outgoing, Patience, Work, WorkBuffer, wake_task,
+};
 use genie_io::servers::memory::Memory;
 use genie_io::{Client, Error, RequestId, Server, ServerError, Service, ServiceId};
 use genie_memory::{Direction, Space};
@@ -44,6 +46,7 @@ struct Buffer {
 #[derive(Serialize, Deserialize)]
 enum ToClient {
     Reply { number: u32, is_anticipated: bool, outcome: Result<Success, Failure> },
+    Progress { number: u32, buffer: usize, len: usize },
     Done(u32),
 }
 
@@ -289,6 +292,11 @@ impl Pending {
             match received(&bytes) {
                 ToClient::Reply { number, is_anticipated, outcome } => {
                     self.replied(number, is_anticipated, outcome);
+                }
+                ToClient::Progress { number, buffer, len } => {
+                    let told = self.requests.lock().get_mut(&number).map(|kept| kept.progress(buffer, len));
+                    let task = told.expect("progress of a request").expect("it fits its request");
+                    task.into_iter().for_each(wake_task);
                 }
                 ToClient::Done(number) => {
                     let done = self.requests.lock().remove(&number);

@@ -20,7 +20,10 @@
 //!    [`Work::end`]. When the client is gone, the carrier has each pending request let go ([`Contract::evict`], then
 //!    [`Code::abort`]), and at last calls [`Code::departed`], once.
 //!
-//! 4. If the server has a completer ([`Code::is_looked_at`]), the carrier's threads call [`Code::collect_if_free`] while they are
+//! 4. What the server says of its progress ([`Caller::progress`]) goes to [`Outgoing::progress`], in the order of the server's words, and
+//!    before the reply.
+//!
+//! 5. If the server has a completer ([`Code::is_looked_at`]), the carrier's threads call [`Code::collect_if_free`] while they are
 //!    awake, and [`Code::arm`] before they sleep; [`Code::descriptor`] then says when to call [`Code::collect`].
 //!
 //! Invariants: an [`Outgoing`] is ended once, and not before the server surely has no part of its memory any more; what the client

@@ -146,6 +146,16 @@ pub enum Error {
         /// The buffer's index.
         buffer: usize,
     },
+    /// The server says that less of a buffer was passed than it had said before was final ([`Incoming::progress`](crate::Incoming::progress)).
+    #[error(
+        "{come} bytes of the buffer were said to be final, and now it is said that {actual} came; never say less than before"
+    )]
+    Backwards {
+        /// How many bytes were final.
+        come: usize,
+        /// How many are said to have come.
+        actual: usize,
+    },
     /// The server replied with an error.
     #[error("the server replied with an error: {0}")]
     Server(#[from] ServerError),
@@ -427,6 +437,7 @@ impl Error {
                     | Self::ReadyAlready { .. }
                     | Self::Unmapped { .. }
                     | Self::Kept { .. }
+                    | Self::Backwards { .. }
                     | Self::Elsewhere { .. }
                     | Self::Unforwardable { .. }
                     | Self::TooManyParts { .. }

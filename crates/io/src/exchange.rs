@@ -16,15 +16,17 @@ use crate::deadline::deadline_after;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::sequel::{self, Sequels};
 use crate::work::Work;
-use crate::{Error, Reply, RequestId};
+use crate::{Error, Failed, Reply, RequestId};
 
 mod aborting;
 mod alarm;
 mod pair;
+mod progress;
 
 use aborting::Asked;
 pub(crate) use alarm::{Alarm, Alarms};
 pub(crate) use pair::Pair;
+use progress::Progress;
 
 /// How far a request has come.
 #[derive(Debug)]
@@ -48,7 +50,7 @@ enum Phase {
 pub(crate) enum Found {
     Work(Box<Work>),
     Anticipated(Box<Reply>),
-    Error(Box<Error>),
+    Failed(Box<Failed>),
 }
 
 impl From<Phase> for Found {
@@ -56,8 +58,8 @@ impl From<Phase> for Found {
         match phase {
             Phase::Replied(work) => Self::Work(work),
             Phase::Anticipated(reply) => Self::Anticipated(reply),
-            Phase::GivenUp(error) => Self::Error(error),
-            Phase::Waiting | Phase::Forgotten | Phase::Over => Self::Error(Box::new(Error::Aborted)),
+            Phase::GivenUp(error) => Self::Failed(Box::new((*error).into())),
+            Phase::Waiting | Phase::Forgotten | Phase::Over => Self::Failed(Box::new(Error::Aborted.into())),
         }
     }
 }
@@ -89,6 +91,8 @@ struct State {
     asked: Asked,
     /// The request's contract, if its server has made one.
     contract: Weak<Contract>,
+    /// How far the server has come, if it or its client speaks of that.
+    progress: Option<Box<Progress>>,
 }
 
 impl State {
@@ -102,6 +106,7 @@ impl State {
             aborting: None,
             asked: Asked::No,
             contract: Weak::new(),
+            progress: None,
         }
     }
 }
@@ -125,17 +130,30 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// meanwhile, the tasks to be woken are left here ([`Awaited::put_off`]): they are woken when this is dropped, if not before.
 pub struct Awaited<'a> {
     exchange: Option<&'a Exchange>,
-    /// The condition that is waited for, where it is not a reply.
-    until: Option<&'a dyn Fn() -> bool>,
+    until: Until<'a>,
     is_alone: bool,
     left: Option<(Box<Work>, Arc<Exchange>)>,
     sequels: Sequels,
+}
+
+/// What ends a wait besides the reply.
+enum Until<'a> {
+    Reply,
+    /// This condition.
+    IsSo(&'a dyn Fn() -> bool),
+    /// More than so many bytes of this buffer are final.
+    Progress(usize, usize),
 }
 
 impl<'a> Awaited<'a> {
     /// A reply, or the request's end, for which other threads may wait, too.
     pub(crate) fn by_many(exchange: &'a Exchange) -> Self {
         Self { exchange: Some(exchange), ..Self::none() }
+    }
+
+    /// The same, or word that more than `beyond` bytes of buffer `index` are final.
+    pub(crate) fn progress(exchange: &'a Exchange, index: usize, beyond: usize) -> Self {
+        Self { until: Until::Progress(index, beyond), ..Self::by_many(exchange) }
     }
 
     /// A reply that only this thread waits for, to a request that no other thread can abort.
@@ -145,34 +163,40 @@ impl<'a> Awaited<'a> {
 
     /// No reply at all: for a thread that takes whatever replies there are.
     pub fn none() -> Self {
-        Self { exchange: None, until: None, is_alone: false, left: None, sequels: Sequels::none() }
+        Self { exchange: None, until: Until::Reply, is_alone: false, left: None, sequels: Sequels::none() }
     }
 
     /// A condition that becomes true through replies for which other threads wait.
     pub(crate) fn until(is_so: &'a dyn Fn() -> bool) -> Self {
-        Self { until: Some(is_so), ..Self::none() }
+        Self { until: Until::IsSo(is_so), ..Self::none() }
     }
 
     /// Sleeps until another thread has ended the request, or the deadline; returns whether the request is over. A thread that waits for
     /// no reply does not sleep.
     pub fn sleep(&self, deadline: Option<Instant>) -> bool {
-        self.exchange.is_some_and(|exchange| exchange.sleep(deadline))
+        self.exchange.is_some_and(|exchange| exchange.sleep(deadline, &self.until))
     }
 
     /// Sleeps for a moment, or until another thread has ended the request.
     pub fn pause(&self) {
         match self.exchange {
-            Some(exchange) => drop(exchange.sleep(deadline_after(PAUSE))),
+            Some(exchange) => drop(exchange.sleep(deadline_after(PAUSE), &self.until)),
             None => thread::sleep(PAUSE / 20),
         }
     }
 
-    /// Whether a reply, or the reason why there is none, can be taken.
+    /// Whether a reply, or the reason why there is none, can be taken, or what is waited for in its place has come.
     #[inline]
     pub fn is_replied(&self) -> bool {
         self.has_work()
             || self.exchange.is_some_and(Exchange::is_replied)
-            || self.until.is_some_and(|is_so| is_so())
+            || match self.until {
+                Until::Reply => false,
+                Until::IsSo(is_so) => is_so(),
+                Until::Progress(index, beyond) => {
+                    self.exchange.is_some_and(|exchange| exchange.come(index) > beyond)
+                }
+            }
     }
 
     /// Whether the request's work has been left here: this thread is to take nothing more off the carrier.
@@ -361,15 +385,23 @@ impl Exchange {
         is_over
     }
 
-    fn sleep(&self, deadline: Option<Instant>) -> bool {
-        let is_over = |state: &State| !matches!(state.phase, Phase::Waiting);
+    fn sleep(&self, deadline: Option<Instant>, until: &Until<'_>) -> bool {
+        let is_over = |state: &State| {
+            let has_come = matches!(until, Until::Progress(index, beyond) if state.come(*index) > *beyond);
+            has_come || !matches!(state.phase, Phase::Waiting)
+        };
         self.changed.wait_until(self.state.lock(), deadline, is_over).1
     }
 
     /// Takes the reply, or the reason why there is none.
     pub(crate) fn take(&self) -> Found {
-        match &mut self.state.lock().phase {
-            Phase::GivenUp(reason) => Found::Error(reason.clone()),
+        let mut state = self.state.lock();
+        let State { phase, progress, .. } = &mut *state;
+        match phase {
+            Phase::GivenUp(reason) => {
+                let buffers = progress.as_deref().map(Progress::buffers).unwrap_or_default();
+                Found::Failed(Box::new(Failed { error: (**reason).clone(), buffers, kept: false }))
+            }
             phase => std::mem::replace(phase, Phase::Over).into(),
         }
     }

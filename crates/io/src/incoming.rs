@@ -463,6 +463,12 @@ impl Drop for Incoming {
             let unwound = Self { held, contract, ..*self };
             return panics::end_unwound(|error| unwound.fail(error));
         }
-        self.finish(Some(Error::Dropped));
+        // What is final of a request that is given up is the client's.
+        let is_partial = self.held.is_some()
+            && !self.is_inherited()
+            && self.work().has_come()
+            && self.is_aborted()
+            && self.work_mut().check_inputs().is_ok();
+        self.finish((!is_partial).then_some(Error::Dropped));
     }
 }

@@ -306,7 +306,7 @@ impl Interface {
             // Outputs and inputs in place have ended.
             Found::Work(_) => borrow.over(),
             Found::Anticipated(reply) => borrow.end(&mut reply.buffers),
-            Found::Error(_) => drop(borrow),
+            Found::Failed(_) => drop(borrow),
         }
         deliver(found, server, (destinations, &mut []), gave)
     }

@@ -89,6 +89,7 @@ pub(super) fn encode(record: &Record<'_>, body: &mut Body) -> Result<Kind, TooLa
             encode_slot(body, *slot);
             Ok(Kind::Done)
         }
+        Record::Progress(progress) => progress.encode(body).map(|()| Kind::Progress),
         Record::Said(messages) => {
             body.clear();
             body.append(&encode_said(*messages));

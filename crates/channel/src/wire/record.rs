@@ -1,4 +1,4 @@
-//! Records: what the entries of a ring say. Requests and aborts go to the server, replies come back.
+//! Records: what the entries of a ring say. Requests and aborts go to the server, progress and replies come back.
 //!
 //! How: the ring carries a record's kind beside its body. A request has an argument, and lists its buffers, each with its
 //! elements, each with the segments of the client's arenas that hold its data; a short element without segments is carried: the
@@ -23,9 +23,9 @@ pub use parts::Parts;
 pub use reply::{Limit, Outcome, Refusal, Reply, ReplyBuffer, ReplyWriter};
 pub use request::{Buffer, Element, Request, RequestWriter};
 
-use super::Malformed;
 use super::cursor::Cursor;
-use layout::{SaidPart, SlotPart};
+use super::{MAX_OFFSET, Malformed, TooLarge, U48};
+use layout::{ProgressPart, SaidPart, SlotPart};
 
 pub use genie_io::carrier::Slot;
 pub use genie_io::carrier::{MAX_CARRIED, MAX_SHORTS, carried_room};
@@ -53,11 +53,13 @@ pub enum Kind {
     Done = 4,
     /// To the server: the records that follow rest on the control messages up to this number.
     Said = 6,
+    /// To the client: so much of a request's buffer is final.
+    Progress = 7,
 }
 
 impl Kind {
     fn of(code: u8) -> Option<Self> {
-        [Self::Request, Self::Reply, Self::Abort, Self::Done, Self::Said]
+        [Self::Request, Self::Reply, Self::Abort, Self::Done, Self::Said, Self::Progress]
             .into_iter()
             .find(|kind| *kind as u8 == code)
     }
@@ -74,8 +76,21 @@ pub enum Record<'a> {
     Abort(Slot),
     /// The server has let go of this request, which was replied to in anticipation.
     Done(Slot),
+    /// So much of a request's buffer is final.
+    Progress(Progress),
     /// The client has sent this many control messages since its hello; the records that follow rest on them.
     Said(u64),
+}
+
+/// How far a server has come with a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The request's name.
+    pub slot: Slot,
+    /// The buffer's index; whether the request has it is still to be checked.
+    pub buffer: u16,
+    /// How many of its bytes are final; whether it has so many is still to be checked.
+    pub len: u64,
 }
 
 impl<'a> Record<'a> {
@@ -93,6 +108,7 @@ impl<'a> Record<'a> {
             Some(Kind::Abort) => decode_slot(body).map(Self::Abort),
             Some(Kind::Done) => decode_slot(body).map(Self::Done),
             Some(Kind::Said) => decode_said(body).map(Self::Said),
+            Some(Kind::Progress) => Progress::decode(body).map(Self::Progress),
             None => Err(Malformed::new(0, format!("no record is of kind {kind}"))),
         }
     }
@@ -109,6 +125,28 @@ pub fn encode_slot(body: &mut Body, slot: Slot) {
 #[inline]
 pub fn encode_said(messages: u64) -> [u8; 8] {
     zerocopy::transmute!(SaidPart { messages: messages.into() })
+}
+
+impl Progress {
+    /// Makes the body of [`Kind::Progress`].
+    ///
+    /// # Errors
+    /// `len` exceeds [`MAX_OFFSET`].
+    pub fn encode(&self, body: &mut Body) -> Result<(), TooLarge> {
+        let too_large = TooLarge { what: "bytes of a buffer", count: self.len, max: MAX_OFFSET };
+        let len = U48::new(self.len).ok_or(too_large)?;
+        body.clear();
+        body.part(&ProgressPart { slot: self.slot.into(), buffer: self.buffer.into(), len });
+        Ok(())
+    }
+
+    #[cold]
+    fn decode(body: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(body);
+        let part = cursor.fixed::<ProgressPart>("progress")?;
+        let progress = Self { slot: part.slot.get(), buffer: part.buffer.get(), len: part.len.get() };
+        cursor.end().map(|()| progress)
+    }
 }
 
 fn decode_said(body: &[u8]) -> Result<u64, Malformed> {

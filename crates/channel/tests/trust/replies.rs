@@ -13,7 +13,7 @@ use crate::server::{Hostile, NAME};
 use crate::support::bytes::{pattern, same};
 use crate::{hostile_server, roles};
 
-roles! { replies_wrongly, carries_wrongly, replies_twice, scribbles }
+roles! { replies_wrongly, carries_wrongly, replies_twice, dies_half_way, tells_without_end, scribbles }
 
 /// One wrong reply to a request of 10,000 bytes with room for 16.
 type Wrong = (&'static str, fn(&mut Hostile, Slot));
@@ -52,6 +52,28 @@ const WRONG: &[Wrong] = &[
     }),
     ("a reply that is long", |server, _| server.push(Kind::Reply as u8, &[255; 2000])),
     ("bytes that were not asked for", |server, slot| server.carry(slot, false, 10, 10)),
+    ("progress beyond the buffer", |server, slot| server.progress(slot, 0, 10_001)),
+    ("progress as far as can be said", |server, slot| server.progress(slot, 0, (1 << 48) - 1)),
+    ("progress of no bytes", |server, slot| server.progress(slot, 0, 0)),
+    ("progress of another buffer", |server, slot| server.progress(slot, 1, 10)),
+    ("progress of the last buffer", |server, slot| server.progress(slot, u16::MAX, 10)),
+    ("progress that stands", |server, slot| [7, 7].into_iter().for_each(|len| server.progress(slot, 0, len))),
+    ("progress backwards", |server, slot| [7, 6].into_iter().for_each(|len| server.progress(slot, 0, len))),
+    ("less than had come", |server, slot| {
+        server.progress(slot, 0, 7);
+        server.succeed(slot, &[6]);
+    }),
+    ("progress of what never was", |server, _| {
+        server.progress(Slot { index: u32::MAX, generation: 7 }, 0, 7)
+    }),
+    ("progress of a request that was before", |server, slot| {
+        server.progress(Slot { generation: slot.generation.wrapping_sub(1), ..slot }, 0, 7);
+    }),
+    ("progress after an anticipated reply", |server, slot| {
+        server.reply(slot, Outcome::Ok { anticipated: true, argument: &[] }, &[]);
+        server.progress(slot, 0, 7);
+    }),
+    ("half of progress", |server, _| server.push(Kind::Progress as u8, &[0; 8])),
 ];
 
 /// Wrong replies to a request for 64 bytes, which the reply carries.
@@ -128,8 +150,13 @@ fn a_wrong_reply_ends_the_channel_and_the_request() {
         };
         let error = request.expect_err(what).error;
         let is_told = matches!(&error, Error::Gone { server, .. } if server == NAME);
-        let is_unfit =
-            matches!(&error, Error::ArgumentTooLong { .. } | Error::NoSuchBuffer { .. } | Error::Passing(_));
+        let is_unfit = matches!(
+            &error,
+            Error::ArgumentTooLong { .. }
+                | Error::NoSuchBuffer { .. }
+                | Error::Passing(_)
+                | Error::Backwards { .. }
+        );
         assert!(is_told || is_unfit, "{what}: {error}");
         same(&buffer, &bytes, what);
         attacker.says_that("left");
@@ -187,6 +214,91 @@ fn a_reply_that_is_replayed_does_not_hit_the_next_request() {
     assert!(error.to_string().contains("not anticipated"), "{error}");
     attacker.says_that("left");
 
+    drop((handle, buffer));
+    scene.survives(attacker);
+}
+
+/// Two of three thirds of an output and of an input are done, and it is gone; then it tells of a request that is over.
+fn dies_half_way(ground: &mut Ground) {
+    let mut server = Hostile::listen(ground);
+    for _ in 0..2 {
+        server.welcome(|_| {});
+        assert!(server.request(), "a request");
+        [3_333, 6_666].into_iter().for_each(|len| server.progress(server.slot, 0, len));
+        server.leave();
+    }
+    server.welcome(|_| {});
+    assert!(server.request(), "a request");
+    let slot = server.slot;
+    server.progress(slot, 0, 10_000);
+    server.succeed(slot, &[10_000]);
+    server.progress(slot, 0, 10_000);
+    server.say_whether_left(ground);
+    ground.stay();
+}
+
+#[test]
+fn a_server_that_dies_has_said_how_far_it_had_come() {
+    let (scene, attacker) = hostile_server!(dies_half_way);
+    let connected = || connect(scene.interface(), &scene.directory, NAME).expect("a connection");
+    let mut buffer = scene.interface().allocate(10_000).expect("memory");
+    let before = pattern(8, buffer.len());
+    buffer.copy_from_slice(&before);
+
+    let handle = connected();
+    let failed = scene.interface().request(&handle, STORE).out(Out::emulated_copy(&buffer)).send();
+    let failed = failed.expect_err("no reply");
+    assert!(matches!(failed.error, Error::Gone { .. }), "{failed}");
+    assert_eq!(failed.actual(0), 6_666, "{failed}");
+    drop(handle);
+
+    let handle = connected();
+    let pending = scene.interface().request(&handle, FETCH).input(In::emulated_copy(&mut buffer)).submit();
+    let pending = pending.expect("a request");
+    assert_eq!(pending.wait_for_progress(0, 3_333, std::time::Duration::from_secs(60)), 6_666);
+    let failed = pending.sync().expect_err("no reply");
+    assert!(matches!(failed.error, Error::Gone { .. }), "{failed}");
+    assert_eq!(failed.actual(0), 6_666, "{failed}");
+    same(&buffer, &before, "nothing is delivered of a request that has failed");
+    drop(handle);
+
+    let handle = connected();
+    let request = scene.interface().request(&handle, STORE).out(Out::emulated_copy(&buffer));
+    assert_eq!(request.send().expect("an honest reply").actual(), 10_000);
+    let error =
+        scene.interface().request(&handle, STORE).out(Out::copy(b"next")).send().expect_err("a lie").error;
+    assert!(matches!(error, Error::Gone { .. }), "{error}");
+    attacker.says_that("left");
+    drop((handle, buffer));
+    scene.survives(attacker);
+}
+
+/// Each byte by itself, as fast as the client takes that.
+fn tells_without_end(ground: &mut Ground) {
+    let mut server = Hostile::listen(ground);
+    server.welcome(|_| {});
+    assert!(server.request(), "a request");
+    let slot = server.slot;
+    for len in 1..300_000 {
+        while !server.has_room() {
+            std::hint::spin_loop();
+        }
+        server.progress(slot, 0, len);
+    }
+    ground.stay();
+}
+
+#[test]
+fn a_server_that_tells_of_progress_without_end_holds_no_client_beyond_its_time() {
+    let (scene, attacker) = hostile_server!(tells_without_end);
+    let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
+    let buffer = scene.interface().allocate(300_000).expect("memory");
+    let timeout = std::time::Duration::from_millis(5);
+    let request = scene.interface().request(&handle, STORE).timeout(timeout).out(Out::emulated_copy(&buffer));
+    let failed = request.send().expect_err("no reply");
+    assert_eq!(failed.error, Error::TimedOut { timeout });
+    let come = failed.actual(0);
+    assert!(come < 290_000, "{come} bytes, which took longer than the request's time");
     drop((handle, buffer));
     scene.survives(attacker);
 }

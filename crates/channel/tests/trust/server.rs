@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use genie_channel::wire::control::{Limits, MAX_MESSAGE, Message, Party, Trust, VERSION, Welcome};
-use genie_channel::wire::record::{Body, Kind, Outcome, Record, ReplyWriter, Slot, encode_slot};
+use genie_channel::wire::record::{Body, Kind, Outcome, Progress, Record, ReplyWriter, Slot, encode_slot};
 use genie_io::Server;
 use genie_io::servers::memory::Memory;
 use genie_memory::Mapping;
@@ -175,6 +175,18 @@ impl Hostile {
 
     pub(crate) fn succeed(&mut self, slot: Slot, buffers: &[u64]) {
         self.reply(slot, Outcome::Ok { anticipated: false, argument: &[] }, buffers);
+    }
+
+    /// Whether the ring of replies has room for a short record.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.ends.as_mut().expect("rings").producer.has_room(56)
+    }
+
+    /// Says how much of a buffer is final.
+    pub(crate) fn progress(&mut self, slot: Slot, buffer: u16, len: u64) {
+        let mut body = Body::new();
+        Progress { slot, buffer, len }.encode(&mut body).expect("a length that can be said");
+        self.push(Kind::Progress as u8, &body);
     }
 
     /// Replies with `actual` bytes of one buffer, of which the reply carries so many.

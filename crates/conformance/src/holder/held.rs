@@ -90,7 +90,7 @@ impl Server for HoldingServer {
         drop(aborts);
         if obliging {
             let let_go = self.0.requests().remove(&request);
-            drop(let_go);
+            let_go.into_iter().for_each(Kept::let_go);
         }
     }
 
@@ -265,13 +265,18 @@ impl Kept {
 
     fn reply(self, result: Result<(), ServerError>) -> Answer {
         let Self::Request { mut incoming, overlays } = self else { return Answer::Done };
-        for (buffer, chain) in overlays {
-            if let Err(error) = incoming.overlay(buffer, 0, chain) {
-                return Answer::Refused(error.to_string());
-            }
+        match overlay(&mut incoming, overlays) {
+            Ok(()) => incoming.reply(result),
+            Err(error) => return Answer::Refused(error.to_string()),
         }
-        incoming.reply(result);
         Answer::Done
+    }
+
+    /// Drops a request, with what is final of it.
+    fn let_go(self) {
+        if let Self::Request { mut incoming, overlays } = self {
+            let _ = overlay(&mut incoming, overlays);
+        }
     }
 
     fn anticipate(self) -> Result<Self, Self> {
@@ -292,6 +297,7 @@ impl Kept {
             Command::Argument => return Ok(Answer::Bytes(incoming.argument().to_vec())),
             Command::SetArgument { argument } => incoming.set_argument(&argument),
             Command::SetActual { buffer, actual } => incoming.set_actual(buffer, actual),
+            Command::Progress { buffer, len } => incoming.progress(buffer, len),
             Command::Outboard { buffer, bytes } => incoming.outboard(buffer, 0, Box::new(Device(bytes))),
             Command::Write { buffer, offset, bytes } => {
                 let data = input(pool, incoming, overlays, buffer);
@@ -330,6 +336,11 @@ impl Outboard for Device {
         into.copy_from(&self.0[offset..]);
         Ok(())
     }
+}
+
+/// Puts the server's buffers in the places of the client's elements.
+fn overlay(incoming: &mut Incoming, overlays: BTreeMap<usize, Chain>) -> Result<(), Error> {
+    overlays.into_iter().try_for_each(|(buffer, chain)| incoming.overlay(buffer, 0, chain))
 }
 
 /// Where the data of input buffer `buffer` is to be written.

@@ -20,7 +20,7 @@ pub(crate) fn submit_in<'b>(t: &Scene, scheme: Scheme, bytes: &'b mut [u8]) -> P
 }
 
 /// The bytes of a buffer as they lie in memory, while it is borrowed.
-fn lies_there(addresses: &std::ops::Range<usize>) -> Vec<u8> {
+pub(crate) fn lies_there(addresses: &std::ops::Range<usize>) -> Vec<u8> {
     raw(addresses.start, addresses.len())
 }
 

@@ -174,6 +174,10 @@ impl Caller for There {
         send(&self.to.lock(), &ToClient::Reply { number, is_anticipated: true, outcome });
     }
 
+    fn progress(&self, request: Slot, buffer: usize, len: usize) {
+        send(&self.to.lock(), &ToClient::Progress { number: request.index, buffer, len });
+    }
+
     fn locations(&self, _named: &[(u16, Extent)]) -> Mirrored {
         Mirrored::new() // no memory of the client's is here
     }

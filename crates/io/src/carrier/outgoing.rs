@@ -5,6 +5,7 @@
 //! Invariants: an outgoing request has its work until it is over; dropping the request ends it.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use genie_memory::Direction;
 use genie_passing::{Parties, Passing};
@@ -101,6 +102,18 @@ impl Outgoing {
     /// The same, for the reply to be entered.
     pub fn work_mut(&mut self) -> &mut Work {
         &mut self.held.as_mut().expect("a request has its work until it is over").0
+    }
+
+    /// Notes that the first `len` bytes of buffer `index` are final, as the server says. Returns the task that is to be woken once the carrier
+    /// holds no lock ([`wake_task`](crate::carrier::wake_task)). Threads that wait for the request are to look again.
+    ///
+    /// # Errors
+    /// No honest server says that: there is no such buffer, it is shorter, or as much was final before.
+    pub fn progress(&mut self, index: usize, len: usize) -> Result<Option<Waker>, Error> {
+        match self.work_mut().progress(index, len)? {
+            true => Ok(self.held().1.come_to(index, len)),
+            false => Err(Error::Backwards { come: len, actual: len }),
+        }
     }
 
     /// Whether the client aborted the request before the server got it: then it is not sent any more.

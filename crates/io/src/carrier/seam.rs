@@ -147,6 +147,9 @@ pub trait Caller: Debug + Send + Sync {
     /// Sends a reply while the server goes on with the outputs; [`Caller::reply`] follows.
     fn anticipate(&self, request: Slot, work: &Work);
 
+    /// Tells the client that the first `len` bytes of a buffer are final; more each time.
+    fn progress(&self, request: Slot, buffer: usize, len: usize);
+
     /// The memory in which the data is that the client has named ([`Located::name`](crate::carrier::Located::name)): the server forwards it.
     fn locations(&self, named: &[(u16, Extent)]) -> Mirrored;
 

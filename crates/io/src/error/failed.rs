@@ -9,12 +9,22 @@ use crate::{Error, ReplyBuffer};
 pub struct Failed {
     /// Why.
     pub error: Error,
-    /// An entry for each buffer of the request, if the request was made; what comes back is in the elements' `returned`, and
-    /// [`Failed::take_buffer`] finds it.
+    /// An entry for each buffer of the request, if the request was made and the server has let it go; what comes back is in the
+    /// elements' `returned`, and [`Failed::take_buffer`] finds it. While the server still has the request, there are only entries
+    /// that say how far it had come.
     pub buffers: Vec<ReplyBuffer>,
     /// Whether the server still has buffers that were given by value: they do not come back, and are freed when the server
     /// lets go of them.
     pub kept: bool,
+}
+
+impl Failed {
+    /// How many bytes of buffer `index` the server had said were final ([`Incoming::progress`](crate::Incoming::progress)), or were passed,
+    /// before the request failed: of an output, it is done with these. Of an input, nothing was delivered all the same; what was passed in
+    /// place is there. 0 if it had said nothing.
+    pub fn actual(&self, index: usize) -> usize {
+        self.buffers.get(index).map_or(0, |buffer| buffer.actual)
+    }
 }
 
 impl fmt::Display for Failed {

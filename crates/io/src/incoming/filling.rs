@@ -1,4 +1,4 @@
-//! Filling: how a server brings data into an input, and says how much.
+//! Filling: how a server brings data into an input, and says how much, all at once or as it comes.
 
 use genie_memory::DataMut;
 
@@ -74,5 +74,44 @@ impl Incoming {
         Error::check_len(actual, len)?;
         self.set_actual(index, actual)?;
         Ok(actual)
+    }
+
+    /// Tells the client, before the reply, that the first `len` bytes of buffer `index` are final: of an input, they are stored and stay what
+    /// they are; of an output, the server is done with them. To be called again with more as more is; the same number again tells nothing.
+    /// The client gets the number by [`Pending::progress`](crate::Pending::progress), and by an error if the request fails. When
+    /// the client gives the request up, and the server drops it, it succeeds with what is final, and no more. (Data in buffers of the
+    /// server's own is there once they are [overlaid](Incoming::overlay).)
+    ///
+    /// What [`Incoming::set_actual`] has said before is no longer true, and it may say no less afterwards.
+    ///
+    /// A contractor that has forwarded the buffer passes on what it is told:
+    ///
+    /// ```
+    /// # use genie_io::{Error, Incoming, Pending};
+    /// # use std::time::Duration;
+    /// fn pass_on(asked: &Pending<'_>, request: &mut Incoming) -> Result<(), Error> {
+    ///     while !asked.is_replied() && !request.is_aborted() {
+    ///         let come = asked.progress(0);
+    ///         request.progress(0, asked.wait_for_progress(0, come, Duration::from_millis(10)))?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// There is no such buffer, or it is shorter; [`Error::Backwards`]: more was final before.
+    ///
+    /// # Cost
+    /// An allocation and a lock; to another process, a record, which wakes a client that sleeps. So a server tells of steps that take
+    /// longer than that, some tens of microseconds. Where the client takes no records, the last word on each buffer waits.
+    ///
+    /// # Source
+    /// Thesis §6.5.
+    pub fn progress(&mut self, index: usize, len: usize) -> Result<(), Error> {
+        self.ensure_own()?;
+        if self.work_mut().progress(index, len)? {
+            self.origin().progress(index, len);
+        }
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::kept::allowance::Allowance;
 use crate::request::id::Slot;
 use crate::work::Work;
 use crate::work::location::{Location, Locations};
-use crate::{Client, Error, RequestId};
+use crate::{Client, Error, RequestId, sequel};
 
 /// The client that gets the reply.
 #[derive(Debug)]
@@ -65,6 +65,14 @@ impl Origin {
         match self {
             Self::Here(exchange) => exchange.anticipate(work.interim()),
             Self::There(caller, slot, _) => caller.anticipate(*slot, work),
+        }
+    }
+
+    /// Tells the client that the first `len` bytes of a buffer are final.
+    pub(super) fn progress(&self, index: usize, len: usize) {
+        match self {
+            Self::Here(exchange) => exchange.come_to(index, len).into_iter().for_each(sequel::wake),
+            Self::There(caller, slot, _) => caller.progress(*slot, index, len),
         }
     }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::client::presence::Presence;
 use crate::deadline::deadline_after;
-use crate::exchange::{Exchange, Found, Pair};
+use crate::exchange::{Awaited, Exchange, Found, Pair};
 use crate::work::{Destinations, Work};
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle, telemetry};
 
@@ -120,6 +120,73 @@ impl<'i> Pending<'i> {
         }
     }
 
+    /// How many bytes of buffer `index` are final, as the server has said so far ([`Incoming::progress`](crate::Incoming::progress)), or
+    /// with the reply, if that is there: an input's first bytes have come, an output's are done with. 0 if it has said nothing, or there is
+    /// no such buffer. This takes the server's words that have come, as [`Pending::is_replied`] does.
+    ///
+    /// This is a number: it shows no data. What the client may look at before the reply depends on the scheme. By share and emulated
+    /// share, where the server works in the client's buffer, an input's final bytes lie there, and do not change any more; a program in C
+    /// may read them, and safe Rust gets the buffer back with the reply. By every other scheme, the data is in memory of the server's or
+    /// the interface's until the reply is taken, and the client's buffer is as it was. An output's final bytes are no more the client's
+    /// than the others.
+    ///
+    /// A client that has enough of what is final gives up the rest by [`Pending::abort`].
+    pub fn progress(&self, index: usize) -> usize {
+        if self.is_replied() && self.is_inherited() {
+            return 0;
+        }
+        self.exchange().come(index)
+    }
+
+    /// Waits until more than `beyond` bytes of buffer `index` are final, or the reply is there, at most for `timeout`; returns
+    /// [`Pending::progress`].
+    ///
+    /// ```
+    /// # use genie_io::servers::memory::{FETCH, Memory, STORE};
+    /// # use genie_io::{In, Interface, Out, ServerHandle};
+    /// # use std::time::Duration;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let interface = Interface::open()?;
+    /// # let server = ServerHandle::new(Memory::customized());
+    /// # interface.request(&server, STORE).out(Out::copy(&[7; 5000])).argument(b"name").send()?;
+    /// let mut bytes = [0; 10_000];
+    /// let request = interface.request(&server, FETCH).input(In::copy(&mut bytes)).argument(b"name");
+    /// let pending = request.submit()?;
+    /// let mut come = 0;
+    /// while !pending.is_replied() && come < 4096 {
+    ///     come = pending.wait_for_progress(0, come, Duration::from_secs(1));
+    /// }
+    /// // What has come is enough, unless all has.
+    /// assert!(pending.abort()?.actual() >= 4096);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_for_progress(&self, index: usize, beyond: usize, timeout: Duration) -> usize {
+        let deadline = deadline_after(timeout);
+        loop {
+            let come = self.progress(index);
+            let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());
+            if self.is_inherited() || come > beyond || self.exchange().is_replied() || is_late() {
+                return come;
+            }
+            let until = deadline.into_iter().chain(next_look(self.ends)).min();
+            self.server.wait(&mut Awaited::progress(self.exchange(), index, beyond), until);
+        }
+    }
+
+    /// The same for futures: ready with [`Pending::progress`] if more than `beyond` bytes are final, or the reply is there; if not, the task
+    /// is woken when that is so, as by [`Pending::poll`].
+    pub fn poll_progress(&self, index: usize, beyond: usize, context: &mut Context<'_>) -> Poll<usize> {
+        // The reply wakes the task, too.
+        if self.poll(context).is_pending() {
+            let exchange = self.exchange.as_ref().expect("a request that is pending has its exchange");
+            if !exchange.poll_progress(index, beyond, context.waker()) {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(if self.is_inherited() { 0 } else { self.exchange().come(index) })
+    }
+
     /// Waits for the reply, at most for `timeout`; returns whether it is there. If it is not, the request goes on. With a timeout of
     /// zero, this looks only.
     ///
@@ -181,11 +248,14 @@ impl<'i> Pending<'i> {
 
     /// Aborts the request: asks the server to let it go. It may still succeed, if the reply was on its way.
     ///
+    /// If the server had said that part of the data is final ([`Pending::progress`]), the request succeeds with that part when the server
+    /// lets it go: only the rest is given up. If it does not let go in time, [`Failed::actual`] says how far it had come.
+    ///
     /// This waits until the server has let the request go, at most for
     /// [`Limits::abort_timeout`](crate::Limits::abort_timeout).
     ///
     /// # Errors
-    /// [`Error::Aborted`], normally.
+    /// [`Error::Aborted`], normally, where nothing was final.
     pub fn abort(self) -> Result<Reply, Failed> {
         self.give_up();
         self.sync()
@@ -266,9 +336,9 @@ pub(crate) fn deliver(
     let mut work = match found {
         Found::Work(work) => work,
         Found::Anticipated(reply) => return Ok(*reply),
-        Found::Error(error) => {
-            telemetry::failed(&error);
-            return Err(Failed { kept: gave, ..(*error).into() });
+        Found::Failed(failed) => {
+            telemetry::failed(&failed.error);
+            return Err(Failed { kept: gave, ..*failed });
         }
     };
     let error = match work.error.take() {

@@ -44,9 +44,35 @@ impl Said {
     /// There is not so much room: nothing has changed.
     #[inline]
     pub(super) fn say(&mut self, actual: usize, len: usize) -> Result<(), Error> {
+        if self.told == Told::Final {
+            return self.progress(actual, len).map(drop);
+        }
         Error::check_len(actual, len)?;
         *self = Self { actual, told: Told::Said };
         Ok(())
+    }
+
+    /// How many bytes are final, as far as the server has said.
+    #[inline]
+    pub(super) fn come(self) -> usize {
+        if self.told == Told::Final { self.actual } else { 0 }
+    }
+
+    /// Notes that the first `come` bytes of `len` are final; returns whether they are more than before.
+    ///
+    /// # Errors
+    /// There are not so many, or they are fewer than before: nothing has changed.
+    #[cold]
+    pub(super) fn progress(&mut self, come: usize, len: usize) -> Result<bool, Error> {
+        Error::check_len(come, len)?;
+        let before = self.come();
+        if come < before {
+            return Err(Error::Backwards { come: before, actual: come });
+        }
+        if come > before {
+            *self = Self { actual: come, told: Told::Final };
+        }
+        Ok(come > before)
     }
 
     /// The server has to say how much of an input came, if it has not.
@@ -57,10 +83,12 @@ impl Said {
         }
     }
 
-    /// Forgets how much the server has said of an input.
+    /// Forgets how much the server has said of an input, but for what is final.
     #[inline]
     pub(super) fn unsay(&mut self) {
-        *self = Self { actual: 0, told: Told::Owed };
+        if self.told != Told::Final {
+            *self = Self { actual: 0, told: Told::Owed };
+        }
     }
 
     /// Whether the server has yet to say how much came.
@@ -78,6 +106,8 @@ enum Told {
     /// It has to, since it may have had the input filled.
     Owed,
     Said,
+    /// It has, and as many bytes are final: it never says less any more.
+    Final,
 }
 
 impl WorkBuffer {
@@ -393,6 +423,14 @@ impl<'w> Seen<'w> {
         match self {
             Self::Short(short) => short.len(),
             Self::Whole(buffer) => buffer.len(),
+        }
+    }
+
+    /// How many bytes were passed, as its server says.
+    pub(crate) fn actual(self) -> usize {
+        match self {
+            Self::Short(short) => short.said.actual,
+            Self::Whole(buffer) => buffer.actual(),
         }
     }
 

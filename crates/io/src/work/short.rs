@@ -118,6 +118,22 @@ impl Work {
         }
     }
 
+    /// Notes that the first `come` bytes of a buffer are final; returns whether they are more than before.
+    ///
+    /// # Errors
+    /// As [`Work::set_actual`]; [`Error::Backwards`].
+    pub(crate) fn progress(&mut self, index: usize, come: usize) -> Result<bool, Error> {
+        let missing = Error::NoSuchBuffer { index, direction: Direction::In, is_other: false };
+        let (said, _, len) = self.said(index).ok_or(missing)?;
+        said.progress(come, len)
+    }
+
+    /// Whether bytes of any buffer are final.
+    pub(crate) fn has_come(&self) -> bool {
+        let said = self.shorts.iter().map(|short| short.said);
+        said.chain(self.buffers.iter().map(|buffer| buffer.said)).any(|said| said.come() > 0)
+    }
+
     /// Notes that the server is about to have an input filled, so that it has to say how much came, if it has not.
     #[inline]
     pub(crate) fn owe(&mut self, index: usize) {

@@ -13,6 +13,9 @@ parts! {
     /// The whole of a record that tells of control messages.
     SaidPart { messages: U64 }
 
+    /// The whole of a record that tells of progress.
+    ProgressPart { slot: SlotPart, buffer: U16, len: U48 }
+
     /// The first part of a request; the argument and the buffers follow.
     RequestHead { slot: SlotPart, service: U16, buffers: U16, argument: U32, room: U32 }
 

@@ -3,7 +3,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::layout::{
-    BufferHead, ElementHead, RefusalPart, ReplyBufferPart, ReplyHead, RequestHead, SaidPart,
+    BufferHead, ElementHead, ProgressPart, RefusalPart, ReplyBufferPart, ReplyHead, RequestHead, SaidPart,
 };
 use super::*;
 use crate::wire::tests::assert_documented;
@@ -54,6 +54,7 @@ fn the_documented_layouts_are_those_of_the_code() {
     assert_documented! {
         "Abort and done": SlotPart { index, generation }
         "Said": SaidPart { messages }
+        "Progress": ProgressPart { slot, buffer, len }
         "Request: head": RequestHead { slot, service, buffers, argument, room }
         "Request: buffer": BufferHead { elements, direction, copied }
         "Request: element": ElementHead { segments, len }
@@ -328,6 +329,17 @@ fn unknown_kinds_and_bodies_where_none_belong_are_malformed() {
     assert!(matches!(Record::decode(Kind::Abort as u8, &body), Ok(Record::Abort(SLOT))));
     assert!(matches!(Record::decode(Kind::Done as u8, &body), Ok(Record::Done(SLOT))));
     assert!(Record::decode(Kind::Abort as u8, &body[..7]).is_err());
+    let progress = Progress { slot: SLOT, buffer: 3, len: ALL };
+    progress.encode(&mut body).unwrap();
+    assert!(
+        matches!(Record::decode(Kind::Progress as u8, &body), Ok(Record::Progress(found)) if found == progress)
+    );
+    for len in 0..body.len() {
+        assert!(Record::decode(Kind::Progress as u8, &body[..len]).is_err(), "{len} bytes of progress");
+    }
+    body.append(&[0]);
+    assert!(Record::decode(Kind::Progress as u8, &body).is_err(), "a byte more");
+    assert!(Progress { len: ALL + 1, ..progress }.encode(&mut body).is_err());
 }
 
 /// An element: its length and its segments, none if it is carried.
