@@ -16,7 +16,8 @@
 //! into a shared mapping may show only at writeback, a network file system may show changes late, and bytes that a fetch
 //! reads during another process's single write of more than 20 ms may be kept. Like `pread`, a fetch that races with a store
 //! may see a part of it. Stores reach the kernel before the reply and in the order of the requests; they reach the disk only
-//! by `sync`. A store that fails may have stored a part.
+//! by `sync`. A store that fails may have stored a part. Fetches and stores of more than 4 MiB tell their clients how far they have come,
+//! end early where they are given up, and reply with what was passed by then.
 //! Source: thesis §1.1.2 (cached buffers), §10.1, §10.2. Differs: blocks are cached in the server besides the kernel's pages.
 
 mod argument;
@@ -29,6 +30,7 @@ mod root;
 mod tree;
 mod upload;
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -53,7 +55,8 @@ pub use upload::{BEGIN_ROOM, Begin, Commit, begun};
 /// length is less than the buffer's where the file ends first, and 0 beyond the file's end.
 pub const FETCH: ServiceId = ServiceId(0);
 /// Writes output buffer 0 to a file from an offset on; the argument is made by [`at`]. A missing file is created (a
-/// missing directory is not), and a short file is extended; bytes between its old end and the offset read as zeros.
+/// missing directory is not), and a short file is extended; bytes between its old end and the offset read as zeros. The actual
+/// length is that of what was stored; a failure tells at least that of whole steps of 4 MiB.
 pub const STORE: ServiceId = ServiceId(1);
 /// Passes back the [`Attributes`] of whatever a path leads to, as the reply's argument, which needs [`Attributes::LEN`]
 /// bytes of room. The argument is made by [`at`]; its offset is ignored.
@@ -220,20 +223,32 @@ impl File {
 
     fn fetch(&self, request: &mut Incoming, from: &Argument<'_>) -> Result<(), ServerError> {
         let opened = self.root.reader(from.path)?;
-        request.fill(0, |data| {
-            let viewed = self.views.as_ref().and_then(|views| views.fetch(&opened, from.offset, &data));
-            let read = viewed.map_or_else(|| self.read(&opened, from.offset, &data), Ok);
+        let len = request.ready(0)?.len();
+        let is_cached = self.cache.suits(len) && opened.version.is_settled(SystemTime::now());
+        let fetched = in_steps(request, len, |request, here| {
+            let (offset, data) =
+                (from.offset.saturating_add(here.start as u64), request.input(0)?.part(here));
+            let viewed = self.views.as_ref().and_then(|views| views.fetch(&opened, offset, &data));
+            if viewed.is_none() && !is_cached && offset == from.offset {
+                self.cache.count_bypass();
+            }
+            let read = viewed.map_or_else(|| self.read(&opened, offset, &data, is_cached), Ok);
             read.map_err(|error| self.root.unreadable(from, &error))
         })?;
-        Ok(())
+        Ok(request.set_actual(0, fetched)?)
     }
 
-    /// Reads by the cache, where that is of use; returns how many bytes there were.
-    fn read(&self, opened: &Opened, offset: u64, data: &DataMut<'_>) -> genie_sys::Result<usize> {
-        if self.cache.suits(data.len()) && opened.version.is_settled(SystemTime::now()) {
+    /// Reads by the cache, or straight from the file; returns how many bytes there were.
+    fn read(
+        &self,
+        opened: &Opened,
+        offset: u64,
+        data: &DataMut<'_>,
+        is_cached: bool,
+    ) -> genie_sys::Result<usize> {
+        if is_cached {
             return self.fetch_cached(opened, offset, data);
         }
-        self.cache.count_bypass();
         let possible = data.len().min(bytes_possible(offset));
         data.part(0..possible).read_file(&opened.file, offset)
     }
@@ -278,15 +293,39 @@ impl File {
         Ok(block)
     }
 
-    fn store(&self, request: &Incoming, to: &Argument<'_>) -> Result<(), ServerError> {
-        let data = request.output(0)?;
-        let len = data.len();
+    fn store(&self, request: &mut Incoming, to: &Argument<'_>) -> Result<(), ServerError> {
+        let len = request.output(0)?.len();
         to.check_end(len)?;
         let opened = self.root.writer(to.path)?;
-        let storing = self.cache.store(opened.id, to.offset, len);
-        let stored = store_directly(&opened, to.offset, &data);
-        drop(storing);
-        stored.map_err(|error| self.root.unwritable(to, len, &error))
+        let _storing = self.cache.store(opened.id, to.offset, len);
+        let stored = in_steps(request, len, |request, here| {
+            let (offset, data) = (to.offset + here.start as u64, request.output(0)?.part(here));
+            store_directly(&opened, offset, &data).map_err(|error| self.root.unwritable(to, len, &error))?;
+            Ok(data.len())
+        })?;
+        Ok(request.set_actual(0, stored)?)
+    }
+}
+
+/// The bytes that are passed before the client is told.
+const STEP: usize = 4 << 20;
+
+/// Passes `len` bytes of buffer 0 in steps by `pass`, which says how many of a step's there were. Ends at a step that is not whole,
+/// or where the client gives the rest up; returns how many bytes were passed.
+fn in_steps(
+    request: &mut Incoming,
+    len: usize,
+    mut pass: impl FnMut(&Incoming, Range<usize>) -> Result<usize, ServerError>,
+) -> Result<usize, ServerError> {
+    let mut done = 0;
+    loop {
+        let here = done..len.min(done + STEP);
+        let end = here.end;
+        done += pass(request, here)?;
+        if done < end || done == len || request.is_aborted() {
+            return Ok(done);
+        }
+        request.progress(0, done)?;
     }
 }
 

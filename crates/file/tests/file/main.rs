@@ -8,6 +8,7 @@ mod promises;
 mod ranges;
 mod refusals;
 mod schemes;
+mod steps;
 mod trees;
 mod uploads;
 
