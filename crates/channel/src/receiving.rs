@@ -1,8 +1,8 @@
 //! Receiving: how a client's replies are taken off the ring, and by which thread.
 //!
 //! How: one of the threads that wait for replies leads: it takes all replies that come, and its followers sleep until it
-//! wakes them. It wakes tasks when it has let the lead go, since a task may make requests of this server, and wait. An event loop arms the channel's descriptor before it sleeps, and afterwards takes the replies that have
-//! come, without waiting.
+//! wakes them. It wakes tasks when it has let the lead go, since a task may make requests of this server, and wait. An event loop arms
+//! the channel's descriptor before it sleeps, and afterwards takes the replies that have come, without waiting.
 //! Trust: a reply must name a request that is pending; lengths are checked against the request's. A reply that no honest server
 //! sends ends the channel.
 
@@ -22,7 +22,7 @@ use crate::primitive::{MutexGuard, Ordering};
 /// The longest time that the leader sleeps before it looks again whether the server is still there.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
-/// The most records that are taken before time is looked at: a server can tell of progress without end. A ring holds fewer.
+/// The most records that are taken before time is looked at: a server can tell of progress without end.
 const MOST_AT_ONCE: usize = 1 << 16;
 
 /// What takes replies.
@@ -127,7 +127,8 @@ impl Remote {
 
     /// Takes the replies that are there when the server has gone: the leader lets go soon.
     pub(super) fn collect_last(&self) {
-        self.take_all(|| Some(self.receiving.lock()), true);
+        // No more come than are there.
+        while self.take_all(|| Some(self.receiving.lock()), true) > 0 {}
     }
 
     /// As [`Remote::collect`], for a loop that waits for the descriptor, which is not readable afterwards.
@@ -162,7 +163,7 @@ impl Remote {
                 self.link.room.made();
             }
             self.wake_waiting(is_told && taken > 0);
-            if !awaited.is_full() {
+            if !awaited.is_full() || total >= MOST_AT_ONCE {
                 break;
             }
         }

@@ -349,11 +349,10 @@ impl Exchange {
         self.is_replied.store(true, Ordering::Release);
         self.changed.notify_all();
         let (task, alarm) = (state.task.take(), state.alarm.take());
+        let told = state.progress.as_mut().and_then(|progress| progress.task.take());
         drop(state);
         drop(alarm);
-        if let Some(task) = task {
-            sequel::wake(task);
-        }
+        task.into_iter().chain(told).for_each(sequel::wake);
     }
 
     /// As `wake`, for a request of which the server still has a part: the request stays listed, and an event loop is told.

@@ -63,7 +63,7 @@ impl Sequels {
     pub(crate) fn follow(&mut self) {
         let (maker, mut sequels) = (Maker::this_process(), take(&mut self.0).into_iter());
         while let Some(task) = sequels.next() {
-            panics::end_here(|| task.wake());
+            wake(task);
             if !maker.is_this_process() {
                 std::mem::forget(take(&mut sequels));
             }

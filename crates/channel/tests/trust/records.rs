@@ -79,7 +79,7 @@ fn sends_garbage(ground: &mut Ground) {
         raw.farewell();
     }
     // What only servers send.
-    for kind in [Kind::Reply, Kind::Done] {
+    for kind in [Kind::Reply, Kind::Done, Kind::Progress] {
         let mut raw = Raw::greet(ground);
         raw.push(kind as u8, &[0; 20]).expect("room");
         ground.say(raw.farewell());

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use genie_channel::{Layout, ServeOptions};
 use genie_io::servers::memory::NULL;
-use genie_io::{Interface, Limits, Pending, ServerHandle};
+use genie_io::{Interface, Limits, Out, Pending, ServerHandle};
 use genie_sys::lock::Mutex;
 
 use super::fixture::{
@@ -87,6 +87,26 @@ fn a_task_waits_at_the_channel_whose_replies_are_just_taken() {
         assert_eq!(replied.load(Ordering::Relaxed), 1, "taker {number}: the task's request has no reply");
         replies.join().expect("a server");
     }
+    assert_idle(&interface);
+}
+
+#[test]
+fn a_task_that_hears_of_progress_waits_at_the_same_channel() {
+    let (fixture, keeper, _running) = Fixture::with_keeper();
+    let interface = interface();
+    let server = fixture.connect(&interface, "keeper");
+    let request = interface.request(&server, ASK).out(Out::copy(&[1; 64]));
+    let (pending, replied) = (request.submit().expect("a request"), Arc::default());
+    let task = Waker::from(Arc::new(Task(asks(&interface, &server, &replied))));
+    assert!(pending.poll_progress(0, 0, &mut Context::from_waker(&task)).is_pending());
+    let mut served = keeper.take(1).remove(0);
+    let replies = reply_from_now_on(&keeper, 1);
+    served.progress(0, 10).expect("progress");
+    assert_eq!(pending.wait_for_progress(0, 0, FOR_EVER), 10);
+    assert_eq!(replied.load(Ordering::Relaxed), 1, "the task's request has no reply");
+    served.reply(Ok(()));
+    pending.sync().expect("a reply");
+    replies.join().expect("a server");
     assert_idle(&interface);
 }
 

@@ -20,8 +20,8 @@ use crate::work::Seen;
 pub(super) struct Progress {
     /// How many bytes are final, of each buffer up to the last of which the server has spoken.
     come: SmallVec<[usize; 2]>,
-    /// The task to be woken when it has come further.
-    task: Option<Waker>,
+    /// The task to be woken when it has come further, or the request is over.
+    pub(super) task: Option<Waker>,
     _itself: Weak<Exchange>,
 }
 
@@ -72,7 +72,7 @@ impl Exchange {
         task
     }
 
-    /// Whether more than `beyond` bytes of a buffer are final, or there is a reply; if not, the task is woken when more are.
+    /// Whether more than `beyond` bytes of a buffer are final, or there is a reply; if not, the task is woken when that is so.
     pub(crate) fn poll_progress(self: &Arc<Self>, index: usize, beyond: usize, task: &Waker) -> bool {
         let mut state = self.state.lock();
         if state.come(index) > beyond || !matches!(state.phase, Phase::Waiting) {

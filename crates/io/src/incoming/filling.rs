@@ -103,7 +103,8 @@ impl Incoming {
     ///
     /// # Cost
     /// An allocation and a lock; to another process, a record, which wakes a client that sleeps. So a server tells of steps that take
-    /// longer than that, some tens of microseconds. Where the client takes no records, the last word on each buffer waits.
+    /// longer than that, some tens of microseconds. Where the client takes no records, the last word on a buffer waits, for as many
+    /// buffers as there are requests; of others the client hears by a later word, or by the reply.
     ///
     /// # Source
     /// Thesis §6.5.

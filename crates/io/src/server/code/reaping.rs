@@ -45,14 +45,16 @@ impl Reaping {
             if left.is_zero() {
                 return false;
             }
-            let looked = self.look(|| {
-                if collect(server) == 0 && !awaited.is_replied() {
+            let mut looked = self.look(|| collect(server));
+            // Tasks that this has woken have run by now.
+            if looked == Some(0) && !awaited.is_replied() && maker.is_this_process() {
+                looked = self.look(|| {
                     let waited = server.completer(|completer| completer.wait(left));
                     // A server that panics here, or has no completer any more, is not asked again without a pause.
                     waited.ok().flatten().unwrap_or_else(|| thread::sleep(left.min(LONGEST / 100)));
-                    collect(server);
-                }
-            });
+                    collect(server)
+                });
+            }
             if looked.is_none() {
                 let is_free = || self.looking.try_lock().is_some();
                 self.followers.sleep(|| awaited.is_replied() || is_free(), deadline);
