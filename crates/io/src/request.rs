@@ -199,3 +199,36 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         self
     }
 }
+
+impl<'i> Plan<'_, 'i> {
+    /// Makes the request and waits for the reply; see [`Request::send`]. Then there are no buffers in the plan.
+    ///
+    /// # Errors
+    /// As [`Request::send`].
+    #[inline(always)]
+    pub fn send(&mut self, interface: &Interface, server: &ServerHandle) -> Result<Reply, Failed> {
+        interface.send(server, self)
+    }
+
+    /// Makes the request without waiting; see [`Request::submit`]. Then there are no buffers in the plan.
+    ///
+    /// # Errors
+    /// As [`Request::submit`].
+    #[inline(always)]
+    pub fn submit(&mut self, interface: &Interface, server: &ServerHandle) -> Result<Pending<'i>, Failed> {
+        interface.submit(server, self)
+    }
+
+    /// Makes the request when there is room; see [`Request::submit_when_room`].
+    ///
+    /// # Errors
+    /// As [`Request::submit_when_room`].
+    #[inline(always)]
+    pub fn submit_when_room(
+        &mut self,
+        interface: &Interface,
+        server: &ServerHandle,
+    ) -> Result<Pending<'i>, Failed> {
+        interface.submit_when_room(server, self)
+    }
+}

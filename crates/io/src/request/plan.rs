@@ -11,7 +11,7 @@ use genie_passing::CARRIED;
 
 use crate::request::element::{Borrowed, Element, Memory, Moved};
 use crate::work::{MAX_CARRIED, carried_room};
-use crate::{Failed, In, Interface, Out, Pending, Reply, Returned, ServerHandle, ServiceId};
+use crate::{In, Out, Returned, ServerHandle, ServiceId};
 
 /// What a request asks for: a service, a timeout, an argument, and buffers, each with its elements. It can be kept, and made of any server
 /// ([`Plan::send`], [`Plan::submit`]); that takes the buffers out of it, and leaves the rest.
@@ -129,37 +129,6 @@ impl<'o, 'i> Plan<'o, 'i> {
             false
         });
         given
-    }
-
-    /// Makes the request and waits for the reply; see [`Request::send`](crate::Request::send). Then there are no buffers in the plan.
-    ///
-    /// # Errors
-    /// As [`Request::send`](crate::Request::send).
-    #[inline(always)]
-    pub fn send(&mut self, interface: &Interface, server: &ServerHandle) -> Result<Reply, Failed> {
-        interface.send(server, self)
-    }
-
-    /// Makes the request without waiting; see [`Request::submit`](crate::Request::submit). Then there are no buffers in the plan.
-    ///
-    /// # Errors
-    /// As [`Request::submit`](crate::Request::submit).
-    #[inline(always)]
-    pub fn submit(&mut self, interface: &Interface, server: &ServerHandle) -> Result<Pending<'i>, Failed> {
-        interface.submit(server, self)
-    }
-
-    /// Makes the request when there is room; see [`Request::submit_when_room`](crate::Request::submit_when_room).
-    ///
-    /// # Errors
-    /// As [`Request::submit_when_room`](crate::Request::submit_when_room).
-    #[inline(always)]
-    pub fn submit_when_room(
-        &mut self,
-        interface: &Interface,
-        server: &ServerHandle,
-    ) -> Result<Pending<'i>, Failed> {
-        interface.submit_when_room(server, self)
     }
 
     /// The first server that can't serve requests with memory of this space: `server`, or one that elements name.
