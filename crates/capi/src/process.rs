@@ -244,7 +244,7 @@ impl Process {
         found.ok_or_else(|| self.unknown("pending request", number, least))
     }
 
-    /// Enters a request; returns its number.
+    /// Enters a request by its number.
     pub(crate) fn add_request(&self, number: io_request_t, requested: Requested) {
         if self.child_from.is_some() {
             self.least_request.fetch_min(number, Ordering::Relaxed);

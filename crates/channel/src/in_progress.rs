@@ -4,7 +4,7 @@
 //! room wait here until there is room.
 //! Trust: the client names places, which are checked. A client that takes no replies is found out by their number: for a
 //! client that takes them, at most a reply, a done record and a word of progress wait for each place.
-//! Limits: twice as many waiting replies as places; each reply is at most as long as the ring's records. Of progress, the last word on
+//! Limits: three times as many waiting records as places; each is at most as long as the ring's records. Of progress, the last word on
 //! each buffer waits, while fewer records wait than there are places: what is not told by then, a later word or the reply tells.
 
 use std::collections::VecDeque;

@@ -127,7 +127,7 @@ impl Remote {
 
     /// Takes the replies that are there when the server has gone: the leader lets go soon.
     pub(super) fn collect_last(&self) {
-        // No more come than are there.
+        // What is there is the last: the server puts nothing more on the ring.
         while self.take_all(|| Some(self.receiving.lock()), true) > 0 {}
     }
 

@@ -91,7 +91,7 @@ struct State {
     asked: Asked,
     /// The request's contract, if its server has made one.
     contract: Weak<Contract>,
-    /// How far the server has come, if it or its client speaks of that.
+    /// How far the server has come; none until the server says so, or the client waits for that.
     progress: Option<Box<Progress>>,
 }
 

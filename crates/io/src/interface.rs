@@ -435,6 +435,7 @@ impl Interface {
         patience: Patience,
         is_held: bool,
     ) -> Result<(Arc<Exchange>, Destinations<'i>, Borrow<'r>), Failed> {
+        let is_told_later = std::mem::take(&mut plan.is_told_later);
         let access = server.access(plan.service);
         let foreign =
             || plan.foreign_server(server, sum, self.space()).map(|server| server.name().to_owned());
@@ -455,7 +456,7 @@ impl Interface {
         let is_sent = match work.each_contract(originate) {
             Ok(()) => {
                 server.asked_by(&self.0.presence);
-                let by = (self.passing(), patience, std::mem::take(&mut plan.is_told_later));
+                let by = (self.passing(), patience, is_told_later);
                 server.request(work, served, (plan.service, access), by)
             }
             Err(reason) => {

@@ -463,7 +463,7 @@ impl Work {
             actual: buffer.actual(),
             elements: buffer.elements.iter().map(element).collect(),
         };
-        let buffers = self.short_replies().chain(self.buffers.iter().map(buffer)).collect();
+        let buffers = self.shorts.iter().map(Short::reply).chain(self.buffers.iter().map(buffer)).collect();
         Box::new(Reply { anticipated: true, argument: self.arguments.reply.clone(), buffers })
     }
 }

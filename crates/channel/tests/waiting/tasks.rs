@@ -104,7 +104,17 @@ fn a_task_that_hears_of_progress_waits_at_the_same_channel() {
     served.progress(0, 10).expect("progress");
     assert_eq!(pending.wait_for_progress(0, 0, FOR_EVER), 10);
     assert_eq!(replied.load(Ordering::Relaxed), 1, "the task's request has no reply");
+    let woken = Arc::new(AtomicU32::new(0));
+    let count = {
+        let woken = Arc::clone(&woken);
+        Waker::from(Arc::new(Task(move || {
+            woken.fetch_add(1, Ordering::Relaxed);
+        })))
+    };
+    assert!(pending.poll_progress(0, 10, &mut Context::from_waker(&count)).is_pending());
     served.reply(Ok(()));
+    assert!(pending.wait(FOR_EVER));
+    assert_eq!(woken.load(Ordering::Relaxed), 1, "the reply ends the wait for progress, too");
     pending.sync().expect("a reply");
     replies.join().expect("a server");
     assert_idle(&interface);

@@ -20,8 +20,8 @@ pub struct Failed {
 
 impl Failed {
     /// How many bytes of buffer `index` the server had said were final ([`Incoming::progress`](crate::Incoming::progress)), or were passed,
-    /// before the request failed: of an output, it is done with these. Of an input, nothing was delivered all the same; what was passed in
-    /// place is there. 0 if it had said nothing.
+    /// before the request failed; 0 if it had said nothing. With these bytes of an output the server is done. Of an input, nothing was
+    /// delivered all the same, but for what was passed in place.
     pub fn actual(&self, index: usize) -> usize {
         self.buffers.get(index).map_or(0, |buffer| buffer.actual)
     }

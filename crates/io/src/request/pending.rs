@@ -127,8 +127,8 @@ impl<'i> Pending<'i> {
     /// This is a number: it shows no data. What the client may look at before the reply depends on the scheme. By share and emulated
     /// share, where the server works in the client's buffer, an input's final bytes lie there, and do not change any more; a program in C
     /// may read them, and safe Rust gets the buffer back with the reply. By every other scheme, the data is in memory of the server's or
-    /// the interface's until the reply is taken, and the client's buffer is as it was. An output's final bytes are no more the client's
-    /// than the others.
+    /// the interface's until the reply is taken, and the client's buffer is as it was. An output is the server's until the
+    /// reply, its final bytes, too.
     ///
     /// A client that has enough of what is final gives up the rest by [`Pending::abort`].
     pub fn progress(&self, index: usize) -> usize {
@@ -175,16 +175,18 @@ impl<'i> Pending<'i> {
     }
 
     /// The same for futures: ready with [`Pending::progress`] if more than `beyond` bytes are final, or the reply is there; if not, the task
-    /// is woken when that is so, as by [`Pending::poll`].
+    /// is woken when that is so, in place of a task that asked before. As with [`Pending::poll`], some thread must take the replies.
     pub fn poll_progress(&self, index: usize, beyond: usize, context: &mut Context<'_>) -> Poll<usize> {
-        // The reply wakes the task, too.
-        if self.poll(context).is_pending() {
-            let exchange = self.exchange.as_ref().expect("a request that is pending has its exchange");
-            if !exchange.poll_progress(index, beyond, context.waker()) {
-                return Poll::Pending;
-            }
+        if self.is_inherited() {
+            return Poll::Ready(0);
         }
-        Poll::Ready(if self.is_inherited() { 0 } else { self.exchange().come(index) })
+        match &self.exchange {
+            Some(exchange) if !exchange.poll_progress(index, beyond, context.waker()) => {
+                self.server.tell();
+                Poll::Pending
+            }
+            _ => Poll::Ready(self.exchange().come(index)),
+        }
     }
 
     /// Waits for the reply, at most for `timeout`; returns whether it is there. If it is not, the request goes on. With a timeout of

@@ -11,7 +11,6 @@ use genie_memory::Direction;
 use super::buffer::{Said, Seen, Short};
 use super::{Carried, Work, WorkBuffer, WorkElement};
 use crate::Error;
-use crate::reply::ReplyBuffer;
 
 impl Work {
     /// The buffers, in order, if all of them are short. At the client's end, [`Outgoing::make_ready`](crate::carrier::Outgoing::make_ready)
@@ -220,11 +219,5 @@ impl Work {
         for short in self.shorts.iter().filter(|short| short.is_input()) {
             see(&short.carried, short.said.actual);
         }
-    }
-
-    /// What the client gets for short buffers.
-    #[inline]
-    pub(super) fn short_replies(&self) -> impl Iterator<Item = ReplyBuffer> {
-        self.shorts.iter().map(Short::reply)
     }
 }
