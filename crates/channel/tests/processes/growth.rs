@@ -2,6 +2,8 @@
 //!
 //! How: what the client adds to an exhausted pool meanwhile is counted apart, and goes when the server has lent enough.
 
+use std::time::{Duration, Instant};
+
 use genie_conformance::{Buffering, Granules, Setup, assert_idle, checked, memory_limit};
 use genie_io::servers::memory::{FETCH, STORE};
 use genie_io::{In, Interface, Limits, Out, Pending, ServerHandle};
@@ -199,6 +201,32 @@ fn a_server_that_lends_no_more_is_done_without(test: &str, kind: GranuleKind) {
     small.finish(0, held, &data);
     assert_eq!(small.lent(), 3);
     small.close();
+}
+
+/// The thread that gives memory back once ended because all had come back, while more was being added.
+#[test]
+fn what_is_added_when_all_has_just_come_back_comes_back_too() {
+    let test = "what_is_added_when_all_has_just_come_back_comes_back_too";
+    let adds = |small: Small| {
+        for arrival in 0..3 {
+            let data = pattern(arrival as u64, 8 << 20);
+            let pending = small.submit(&data);
+            assert!(small.stand_ins() > 0, "arrival {arrival}");
+            small.finish(arrival, pending, &data);
+            // As soon as it has come back, the next one is sent.
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while small.stand_ins() > 0 {
+                assert!(
+                    Instant::now() < deadline,
+                    "arrival {arrival}: {} granules are left",
+                    small.stand_ins()
+                );
+            }
+        }
+        small.close();
+    };
+    let clients: Vec<_> = (0..4).filter_map(|_| Small::open(test, GranuleKind::Base, 0, 0)).collect();
+    std::thread::scope(|scope| clients.into_iter().for_each(|small| drop(scope.spawn(|| adds(small)))));
 }
 
 fn a_pool_grows_for_data_that_reaches_its_server_by_way_of_another(test: &str, kind: GranuleKind) {
