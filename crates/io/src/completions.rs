@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use genie_sys::fork::Maker;
@@ -64,18 +63,6 @@ struct Queue {
     count: AtomicUsize,
 }
 
-/// Puts a request's name into the queue.
-struct Notice {
-    queue: Arc<Queue>,
-    request: RequestId,
-}
-
-impl Wake for Notice {
-    fn wake(self: Arc<Self>) {
-        self.queue.push(self.request);
-    }
-}
-
 impl Queue {
     /// Notes how many requests there are. Threads that wait wait no more if there are none.
     fn count(&self, count: usize) {
@@ -103,16 +90,14 @@ impl<T> Completions<T> {
             return;
         }
         let request = pending.id();
-        let waker = Waker::from(Arc::new(Notice { queue: Arc::clone(&self.queue), request }));
+        let queue = Arc::clone(&self.queue);
         // Under the lock, so that a thread that finds the name in the queue finds the request.
         let mut all = self.pending.lock();
         all.ends = all.ends.into_iter().chain(pending.ends()).min();
         let count = all.requests.len() + 1;
         let (pending, _) = all.requests.entry(request).or_insert((pending, belonging));
         self.queue.count.store(count, Ordering::SeqCst);
-        if pending.poll_untold(&mut Context::from_waker(&waker)).is_ready() {
-            self.queue.push(request);
-        }
+        pending.note(move || queue.push(request));
     }
 
     /// Takes the next request that has been replied to. It does not wait, and takes no replies off channels.

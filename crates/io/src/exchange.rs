@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::contract::Contract;
 use crate::deadline::deadline_after;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
-use crate::sequel::{self, Sequels};
+use crate::sequel::{self, Sequel, Sequels};
 use crate::work::Work;
 use crate::{Error, Failed, Reply, RequestId};
 
@@ -80,8 +80,8 @@ struct State {
     phase: Phase,
     /// The server has no part of the work any more.
     is_done: bool,
-    /// The task to be woken when the phase changes.
-    task: Option<Waker>,
+    /// What follows when the phase changes.
+    sequel: Option<Sequel>,
     /// The interface's list of outstanding requests, if this one is in it.
     listing: Option<Arc<dyn Listing>>,
     /// The timer's alarm, which ends with the request.
@@ -100,7 +100,7 @@ impl State {
         Self {
             phase: Phase::Waiting,
             is_done: false,
-            task: None,
+            sequel: None,
             listing: None,
             alarm: None,
             aborting: None,
@@ -342,17 +342,17 @@ impl Exchange {
         }
     }
 
-    /// The request is over: wakes threads that wait for the phase to change. A task is woken after the lock is let go, since
-    /// waking a task may run it.
+    /// The request is over: wakes threads that wait for the phase to change. What follows comes after the lock is let go, since it may
+    /// be code that asks for this request.
     fn wake(&self, mut state: MutexGuard<'_, State>) {
         // Release pairs with the poller's Acquire, though the thread that takes the reply takes the lock, too.
         self.is_replied.store(true, Ordering::Release);
         self.changed.notify_all();
-        let (task, alarm) = (state.task.take(), state.alarm.take());
+        let (sequel, alarm) = (state.sequel.take(), state.alarm.take());
         let told = state.progress.as_mut().and_then(|progress| progress.task.take());
         drop(state);
         drop(alarm);
-        task.into_iter().chain(told).for_each(sequel::wake);
+        sequel.into_iter().chain(told.map(Sequel::Task)).for_each(sequel::have_follow);
     }
 
     /// As `wake`, for a request of which the server still has a part: the request stays listed, and an event loop is told.
@@ -375,13 +375,27 @@ impl Exchange {
         let mut state = self.state.lock();
         let is_over = !matches!(state.phase, Phase::Waiting);
         let mut replaced = None;
-        if !is_over && !state.task.as_ref().is_some_and(|known| known.will_wake(task)) {
-            replaced = state.task.replace(task.clone());
+        let is_known = matches!(&state.sequel, Some(Sequel::Task(known)) if known.will_wake(task));
+        if !is_over && !is_known {
+            replaced = state.sequel.replace(Sequel::Task(task.clone()));
         }
         drop(state);
         // Without the lock: this may drop a task, which may ask for this request.
         drop(replaced);
         is_over
+    }
+
+    /// Has this follow when a reply can be taken, in place of a task that asked before: now, if there is one.
+    pub(crate) fn then(&self, sequel: Sequel) {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Waiting) {
+            drop(state);
+            return sequel::have_follow(sequel);
+        }
+        let replaced = state.sequel.replace(sequel);
+        drop(state);
+        // As in `poll`.
+        drop(replaced);
     }
 
     fn sleep(&self, deadline: Option<Instant>, until: &Until<'_>) -> bool {

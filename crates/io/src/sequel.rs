@@ -9,6 +9,7 @@
 //! Limits: [`MOST`] in one list; then the thread takes no more replies until they have followed.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::mem::{ManuallyDrop, take};
 use std::task::Waker;
 
@@ -23,6 +24,23 @@ const MOST: usize = 32;
 thread_local! {
     /// The list of a thread that puts sequels off. It is empty when the thread ends, and needs no destructor.
     static PUT_OFF: ManuallyDrop<RefCell<Option<Vec<Waker>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
+}
+
+/// What follows the end of a request.
+#[derive(Debug)]
+pub(crate) enum Sequel {
+    Task(Waker),
+    Note(Note),
+}
+
+/// What Genie itself notes when a request is over. It is no code of a client's, takes no lock for which the client's code is run, and is
+/// never put off: a thread that has such a lock may wait for it.
+pub(crate) struct Note(pub(crate) Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Note").finish()
+    }
 }
 
 /// Sequels that were put off. Dropping this has them follow.
@@ -95,6 +113,14 @@ impl Drop for PuttingOff<'_> {
 
 fn exchange(list: Option<Vec<Waker>>) -> Option<Vec<Waker>> {
     PUT_OFF.with(|put_off| put_off.replace(list))
+}
+
+/// Has a sequel follow: a note at once, a task as [`wake`] does.
+pub(crate) fn have_follow(sequel: Sequel) {
+    match sequel {
+        Sequel::Task(task) => wake(task),
+        Sequel::Note(Note(note)) => note(),
+    }
 }
 
 /// Wakes a client's task: at once, or when this thread has let go the lock under which it takes replies. A panic of the client's code

@@ -14,7 +14,7 @@ use genie_io::{
 use genie_sys::lock::Mutex;
 
 use super::fixture::{ASK, FOR_EVER, Fixture, SERVICES, assert_idle, interface};
-use super::rings::{Gives, Ring};
+use super::rings::{Gives, Middle, Ring};
 
 /// A task that notes that it was woken.
 struct Task(Mutex<bool>);
@@ -238,6 +238,63 @@ impl Completer for Boaster {
     }
 
     fn wait(&self, _timeout: Duration) {}
+}
+
+/// A middle that waits as long as it takes.
+struct Patient(Middle);
+
+impl Server for Patient {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn services(&self) -> &[Service] {
+        self.0.services()
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.request(request);
+    }
+
+    fn abort(&self, request: RequestId) {
+        self.0.abort(request);
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for Patient {
+    fn collect(&self) -> usize {
+        self.0.collect()
+    }
+
+    fn wait(&self, _timeout: Duration) {
+        self.0.wait(FOR_EVER);
+    }
+}
+
+/// The queue had the request only after its wait had ended for want of time.
+#[test]
+fn a_queue_for_which_a_completer_waits_has_each_request_at_once() {
+    let (fixture, keeper, _running) = Fixture::with_keeper();
+    let (inner, interface) = (interface(), interface());
+    let server = ServerHandle::new(Patient(Middle::new(fixture.connect(&inner, "keeper"), inner)));
+    let start = Instant::now();
+    for _ in 0..3 {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let request = keeper.take(1).remove(0);
+                // Meanwhile the client begins to wait.
+                thread::sleep(Duration::from_millis(5));
+                request.reply(Ok(()));
+            });
+            interface.request(&server, ASK).send().expect("a reply");
+        });
+    }
+    assert!(start.elapsed() < FOR_EVER, "it waited for a time that no wait takes");
+    assert_idle(&interface);
 }
 
 /// One of them took the last request, and the others slept for ever.

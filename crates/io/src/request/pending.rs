@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::client::presence::Presence;
 use crate::deadline::deadline_after;
 use crate::exchange::{Awaited, Exchange, Found, Pair};
+use crate::sequel::{Note, Sequel};
 use crate::work::{Destinations, Work};
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle, telemetry};
 
@@ -104,20 +105,16 @@ impl<'i> Pending<'i> {
     /// or has a server's [`Completer`](crate::Completer) look, wakes the task, so some thread must wait for a reply or call
     /// [`Interface::collect`]: see [`Interface::descriptor`]. The last task that asked is woken.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        let poll = self.poll_untold(context);
-        if poll.is_pending() {
-            self.server.tell();
+        if self.is_inherited() || self.exchange().poll(context.waker()) {
+            return Poll::Ready(());
         }
-        poll
+        self.server.tell();
+        Poll::Pending
     }
 
-    /// As [`Pending::poll`], where the server need not be told of a batch yet.
-    pub(crate) fn poll_untold(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.is_inherited() || self.exchange().poll(context.waker()) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+    /// Has this noted when the reply is there: now, if it is. The server need not be told of a batch yet.
+    pub(crate) fn note(&self, note: impl FnOnce() + Send + 'static) {
+        self.exchange().then(Sequel::Note(Note(Box::new(note))));
     }
 
     /// How many bytes of buffer `index` are final, as the server has said so far ([`Incoming::progress`](crate::Incoming::progress)), or

@@ -13,7 +13,8 @@ pub trait Completer {
     /// them wait meanwhile, and must not wait for a reply of its own server, which may never come.
     fn collect(&self) -> usize;
 
-    /// Waits until there may be something to collect, at most for `timeout`.
+    /// Waits until there may be something to collect, at most for `timeout`. Tasks that are woken meanwhile run when this has returned;
+    /// [`Completions`](crate::Completions) are up to date.
     fn wait(&self, timeout: Duration);
 
     /// A descriptor that is readable while there may be something to collect, for clients that wait in event loops: an
