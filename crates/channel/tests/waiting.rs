@@ -8,6 +8,7 @@ mod blocking;
 mod claims;
 mod complaints;
 mod completers;
+mod continuations;
 mod crowds;
 mod descriptors;
 mod elsewhere;

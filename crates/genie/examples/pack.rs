@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use genie::channel::{Listener, ServeOptions};
 use genie::{
-    Completer, Completions, Connect, Incoming, Interface, Out, Pending, RequestId, Server, ServerError,
-    ServerHandle, Service, file,
+    Completer, Connect, Incoming, Interface, Out, Pending, RequestId, Server, ServerError, ServerHandle,
+    Service, file,
 };
 
+/// To reply takes less than this.
+const REPLYING: Duration = Duration::from_micros(20);
+
 struct Pack {
-    /// The requests that the file server has, each with the one that it was made for.
-    flying: Completions<Incoming>,
     genie: Interface,
     files: ServerHandle,
 }
@@ -34,14 +35,18 @@ impl Server for Pack {
 
     fn request(&self, mut request: Incoming) {
         match self.pack(&mut request) {
-            Ok(pending) => self.flying.add(pending, request),
+            Ok(pending) => pending.then(REPLYING, move |stored| {
+                if let Ok(reply) = &stored {
+                    println!("{} bytes forwarded, {} copied", request.len(0), reply.receipt().copied);
+                }
+                request.reply(stored.map(drop).map_err(|failed| failed.error.into()));
+            }),
             Err(error) => request.reply(Err(error)),
         }
     }
 
-    fn abort(&self, request: RequestId) {
-        // The request that this server has forwarded was aborted first.
-        drop(self.flying.remove(|original| original.id() == request));
+    fn abort(&self, _request: RequestId) {
+        // The request that this server has forwarded was aborted first, and the reply follows from that.
     }
 
     fn completer(&self) -> Option<&dyn Completer> {
@@ -65,21 +70,7 @@ impl Pack {
 
 impl Completer for Pack {
     fn collect(&self) -> usize {
-        self.flying.wait(&self.files, Duration::ZERO);
-        let mut count = 0;
-        while let Some((pending, original)) = self.flying.next() {
-            let stored = pending.sync().map_err(|failed| failed.error);
-            if let Ok(reply) = &stored {
-                println!("{} bytes forwarded, {} copied", original.len(0), reply.receipt().copied);
-            }
-            original.reply(stored.map(drop).map_err(Into::into));
-            count += 1;
-        }
-        count
-    }
-
-    fn wait(&self, timeout: Duration) {
-        self.flying.wait(&self.files, timeout);
+        self.genie.collect_from(&self.files)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -88,7 +79,7 @@ impl Completer for Pack {
 
     fn arm(&self) -> bool {
         self.genie.collect();
-        self.genie.arm() && !self.flying.has_next()
+        self.genie.arm()
     }
 }
 
@@ -106,6 +97,6 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1).ok_or("name the file server to pass files on to")?;
     let genie = Interface::open()?;
     let files = genie.connect(&name)?;
-    let pack = Pack { flying: Completions::default(), genie, files };
+    let pack = Pack { genie, files };
     Ok(Listener::bind("pack", pack, ServeOptions::default())?.run()?)
 }

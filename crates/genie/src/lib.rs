@@ -41,7 +41,8 @@
 //! - To reply later or from another thread, a server keeps the [`Incoming`]. To use parts of a request in several threads, it calls
 //!   [`Incoming::pin_output`] and [`Incoming::pin_input`].
 //! - A server that keeps something for each client is a [`PerClient`] of servers.
-//! - A client that keeps several requests in flight uses a [`BufferRing`]; one with many takes them from [`Completions`].
+//! - A client that keeps several requests in flight uses a [`BufferRing`]; one with many takes them from [`Completions`], or says
+//!   what follows each reply by [`Pending::then`].
 //! - A server that hands out data as it comes keeps [`Streams`], and its client reads a [`Stream`].
 //! - A client whose server may be restarted holds a [`Reconnecting`].
 //! - [`memory`] is a test server: it keeps what it is sent in memory, so that a client can be tried before there is a server.
@@ -66,9 +67,9 @@ mod names {
     pub use genie_io::servers::memory;
     pub use genie_io::{
         Anticipated, Batch, Client, ClientId, Completer, Completions, Element, Error, Failed, Filled,
-        Fragment, In, Incoming, InputPin, Interface, Kept, Limits, Out, OutputPin, Pending, Plan, Preference,
-        Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError,
-        ServerHandle, Service, ServiceId, Shared,
+        Fragment, HIJACK_LIMIT, In, Incoming, InputPin, Interface, Kept, Limits, Out, OutputPin, Pending,
+        Plan, Preference, Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned,
+        Server, ServerError, ServerHandle, Service, ServiceId, Shared, overruns,
     };
     pub use genie_memory::{Backing, Buffer, Data, DataMut, Direction, Inode, Migrant};
     pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};

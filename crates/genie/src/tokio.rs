@@ -12,6 +12,8 @@
 //! For an ordinary user, who cannot protect memory, that means copying; so give long outputs by value
 //! ([`Out::owned`](crate::Element::owned)), which costs neither for anybody: the reply brings the buffer back.
 //! `use genie::*` makes `tokio` the name of this module, and hides the crate; import [`prelude`](crate::prelude) instead.
+//! Requests that are awaited have no continuations ([`Pending::then`]): a future may borrow its buffers, so the data is delivered in the task,
+//! and a waker is called where a continuation would run. A program that has requests with continuations spawns [`Interface::attend`].
 //! Limits: one of these for each [`crate::Interface`].
 //! Replies that come together wake all waiting tasks once.
 //!
@@ -202,13 +204,18 @@ impl Interface {
         .await
     }
 
-    /// Takes replies for all tasks, now and whenever some come.
-    async fn attend(&self) -> io::Result<Infallible> {
+    /// Takes the replies of this interface, now and whenever some come, until the run time is shut down. Tasks that await something by this
+    /// interface do that for one another. A program whose requests are followed by continuations
+    /// ([`Pending::then`]) spawns it, since otherwise no task might be waiting when a reply comes.
+    ///
+    /// # Errors
+    /// Always: the run time is shut down.
+    pub async fn attend(&self) -> Result<Infallible, Error> {
         loop {
             let told = self.again.notified();
             self.genie.collect();
             if self.genie.arm() {
-                self.something_to_take(told).await?;
+                self.something_to_take(told).await.map_err(|_| Error::Aborted)?;
             } else {
                 // There may be replies that the descriptor does not show, and this task may not be polled again.
                 self.again.notify_waiters();

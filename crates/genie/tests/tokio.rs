@@ -569,3 +569,21 @@ mod everything {
         assert_eq!(pending.await.unwrap(), 0);
     }
 }
+
+/// Nobody took the reply while no task waited.
+#[tokio::test]
+async fn a_continuation_runs_while_no_task_waits_if_one_attends() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let server = stage.connect("keeper");
+    let client = Arc::clone(&stage.client);
+    let attends = tokio::spawn(async move { client.attend().await });
+    let (sender, came) = tokio::sync::oneshot::channel();
+    let pending = stage.genie().request(&server, KEEP).submit().unwrap();
+    pending.then(Duration::from_micros(20), move |came| sender.send(came.is_ok()).expect("a test"));
+    keeper.has(1).await;
+    keeper.kept().remove(0).reply(Ok(()));
+    assert!(timeout(FOR_EVER, came).await.expect("somebody takes the reply").unwrap());
+    attends.abort();
+}

@@ -18,7 +18,7 @@ use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
 use crate::primitive::{Condvar, Mutex};
 use crate::request::pending::next_look;
-use crate::{Pending, RequestId, ServerHandle};
+use crate::{Pending, RequestId, ServerHandle, sequel};
 
 /// Pending requests, each with a `T` that belongs to it, and a queue of those that have been replied to. In a child made by
 /// fork, a queue that the parent made holds nothing and keeps nothing.
@@ -125,7 +125,7 @@ impl<T> Completions<T> {
         }
         let has_next = || self.has_next();
         server.collect();
-        if timeout.is_zero() || has_next() || self.is_empty() {
+        if timeout.is_zero() || sequel::is_hijacked() || has_next() || self.is_empty() {
             return has_next();
         }
         let deadline = deadline_after(timeout);

@@ -50,6 +50,12 @@ pub enum Error {
         /// The server's name.
         server: String,
     },
+    /// A continuation that named a cost of no more than [`HIJACK_LIMIT`](crate::HIJACK_LIMIT) would wait: others wait for its thread. A request
+    /// by `send` was not sent; one that was submitted goes on, unobserved.
+    #[error(
+        "a continuation of so little cost may not wait, as others wait for its thread; submit the request, and name a continuation for it, or name a cost beyond HIJACK_LIMIT (`Pending::then`)"
+    )]
+    MayNotWait,
     /// The request alone is larger than the limit on pending bytes, the interface's or the one that the server granted.
     #[error(
         "a request of {asked} bytes exceeds the limit of {limit} pending bytes; raise the limit (`adjust`) or cut it"

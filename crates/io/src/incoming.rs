@@ -348,6 +348,9 @@ impl Incoming {
     /// Replies. After a success the outputs' buffers are the client's again, or the server's for good, and the inputs' data is
     /// delivered when the client takes the reply; after a failure nothing has been passed.
     ///
+    /// Where the client is in this process, what follows the reply may run in this call, and make requests of this server
+    /// ([`Pending::then`](crate::Pending::then)): reply without locks that [`Server::request`](crate::Server::request) takes.
+    ///
     /// A success is made a failure, [`Error::Untold`], if an input was made ready, overlaid or forwarded, and was not told how many
     /// bytes of it came.
     pub fn reply(mut self, result: Result<(), ServerError>) {

@@ -26,6 +26,7 @@ use crate::primitive::Mutex;
 use crate::request::id::RequestIds;
 use crate::request::pending::deliver;
 use crate::request::plan::Sum;
+use crate::sequel;
 use crate::work::{Borrowings, Destinations, Work};
 use crate::{Error, Failed, Limits, Pending, Plan, Reply, Request, ServerHandle, ServiceId};
 
@@ -268,7 +269,7 @@ impl Interface {
         if self.space().is_inherited() || server.is_inherited() {
             return false;
         }
-        let deadline = deadline_after(timeout);
+        let deadline = deadline_after(sequel::patience(timeout));
         if let Some(carrier) = server.carrier() {
             return carrier.flush(self.0.ids.bound(), deadline);
         }
@@ -277,6 +278,9 @@ impl Interface {
 
     pub(crate) fn send(&self, server: &ServerHandle, plan: &mut Plan<'_, '_>) -> Result<Reply, Failed> {
         self.ensure_request(server, plan)?;
+        if sequel::is_hijacked() {
+            return Err(Work::refuse(self, server, plan, Error::MayNotWait));
+        }
         let timeout = self.timeout(plan.timeout);
         let deadline = timeout.and_then(deadline_after);
         let sum = plan.sum();
@@ -352,6 +356,9 @@ impl Interface {
         server: &ServerHandle,
         plan: &mut Plan<'_, 'i>,
     ) -> Result<Pending<'i>, Failed> {
+        if sequel::is_hijacked() {
+            return self.submit(server, plan);
+        }
         let collect = || self.collect_all();
         let admit = |pendings: &Pendings, bytes, timeout, server: &ServerHandle| {
             pendings.admit(bytes, timeout, server.is_looked_at().then_some(&collect))

@@ -51,6 +51,7 @@ pub use request::element::{Element, In, Out, Shared};
 pub use request::id::RequestId;
 pub use request::pending::Pending;
 pub use request::plan::Plan;
+pub use sequel::{HIJACK_LIMIT, overruns};
 pub use server::Server;
 pub use server::completer::Completer;
 pub use server::handle::ServerHandle;

@@ -1,41 +1,92 @@
-//! Sequels: what follows in the client's code when a request is over, or room was made: a task is woken.
+//! Sequels: what follows in the client's code when a request is over, or room was made: a task is woken, or a continuation runs.
 //!
 //! Why: the thread that takes a reply may have a lock for which others wait, since it takes the replies for all of them. The client's
 //! code may take long, or make requests of its own: others would wait for it, or it would wait for that lock for ever.
 //! How: a thread that has such a lock puts sequels off ([`Sequels::put_off`]). They wait in a list of the thread's own until it has let
-//! the lock go.
-//! Invariants: sequels that were put off follow in the order in which they came, in the thread that has put them off, and in no child
+//! the lock go. Continuations say what they cost. The thread runs those that come to no more than [`HIJACK_LIMIT`] together, and gives
+//! the rest to threads that nobody waits for: one for the short ones, and one for each that alone exceeds the limit.
+//! Invariants: sequels that were put off follow in the order in which they came, but for those that get a thread, and in no child
 //! that is forked meanwhile.
 //! Limits: [`MOST`] in one list; then the thread takes no more replies until they have followed.
+//! Source: thesis §11.2 (limited hijacking). Differs: the client estimates the time, since the code is the client's; and what exceeds the
+//! limit goes on at once in another thread, not when the client looks.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt;
 use std::mem::{ManuallyDrop, take};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use genie_sys::fork::Maker;
 
-use crate::panics;
-use crate::primitive::thread_local;
+use crate::primitive::{Mutex, spawn, thread_local};
+use crate::{panics, telemetry};
+
+/// How long continuations may hold up a thread that takes replies, all together, before the others get threads: see
+/// [`Pending::then`](crate::Pending::then).
+///
+/// It is about what it takes to wake another thread: what costs less is not worth handing over.
+pub const HIJACK_LIMIT: Duration = Duration::from_micros(50);
 
 /// The most sequels that a thread lets come together before it lets its lock go.
 const MOST: usize = 32;
 
+/// How many continuations have taken longer than they said.
+static OVERRUNS: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     /// The list of a thread that puts sequels off. It is empty when the thread ends, and needs no destructor.
-    static PUT_OFF: ManuallyDrop<RefCell<Option<Vec<Waker>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
+    static PUT_OFF: ManuallyDrop<RefCell<Option<Vec<Sequel>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
+    /// The thread runs a continuation while others may wait for it.
+    static IS_HIJACKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What follows the end of a request.
+/// What follows.
 #[derive(Debug)]
 pub(crate) enum Sequel {
     Task(Waker),
+    Then(Continuation),
     Note(Note),
 }
 
-/// What Genie itself notes when a request is over. It is no code of a client's, takes no lock for which the client's code is run, and is
-/// never put off: a thread that has such a lock may wait for it.
+/// What Genie itself notes when a request is over. It is no code of a client's, takes no lock for which the client's code is run, and is never
+/// put off: a thread that has such a lock may wait for it.
 pub(crate) struct Note(pub(crate) Box<dyn FnOnce() + Send>);
+
+/// What is to be done with a reply, and how long that takes.
+pub(crate) struct Continuation {
+    pub(crate) cost: Duration,
+    pub(crate) run: Box<dyn FnOnce() + Send>,
+}
+
+impl Continuation {
+    fn is_short(&self) -> bool {
+        self.cost <= HIJACK_LIMIT
+    }
+
+    /// Runs it in this thread. While a short one runs, others may wait for the thread: it may not wait, is measured, and what follows from
+    /// it comes after it, so that the stack does not grow.
+    fn run(self) -> Sequels {
+        let mut next = Sequels::none();
+        if !self.is_short() {
+            panics::end_here(self.run);
+            return next;
+        }
+        let begun = Instant::now();
+        let before = IS_HIJACKED.with(|is_hijacked| is_hijacked.replace(true));
+        next.put_off(|| panics::end_here(self.run));
+        IS_HIJACKED.with(|is_hijacked| is_hijacked.set(before));
+        let took = begun.elapsed();
+        if took > self.cost {
+            OVERRUNS.fetch_add(1, Ordering::Relaxed);
+            telemetry::overran(self.cost, took);
+        }
+        next
+    }
+}
 
 impl fmt::Debug for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -43,9 +94,27 @@ impl fmt::Debug for Note {
     }
 }
 
+impl fmt::Debug for Continuation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Continuation").field("cost", &self.cost).finish_non_exhaustive()
+    }
+}
+
+/// How many continuations of this process have taken longer than they said, where a reply was taken: see
+/// [`Pending::then`](crate::Pending::then). The time is that of the clock: what the kernel gave to other threads counts, too.
+pub fn overruns() -> u64 {
+    OVERRUNS.load(Ordering::Relaxed)
+}
+
+/// Whether this thread runs a continuation that may not wait.
+#[inline]
+pub(crate) fn is_hijacked() -> bool {
+    IS_HIJACKED.with(Cell::get)
+}
+
 /// Sequels that were put off. Dropping this has them follow.
 #[derive(Debug)]
-pub(crate) struct Sequels(Vec<Waker>);
+pub(crate) struct Sequels(Vec<Sequel>);
 
 impl Sequels {
     #[inline]
@@ -77,14 +146,10 @@ impl Sequels {
         self.0.len() >= MOST
     }
 
-    /// Lets them follow. The caller has no lock that they may need.
+    /// Lets them follow, now or with those that the thread puts off around this. The caller has no lock that they may need.
     pub(crate) fn follow(&mut self) {
-        let (maker, mut sequels) = (Maker::this_process(), take(&mut self.0).into_iter());
-        while let Some(task) = sequels.next() {
-            wake(task);
-            if !maker.is_this_process() {
-                std::mem::forget(take(&mut sequels));
-            }
+        if let Some(now) = unless_put_off(take(&mut self.0)) {
+            follow(now.into(), HIJACK_LIMIT);
         }
     }
 }
@@ -102,7 +167,7 @@ impl Drop for Sequels {
 struct PuttingOff<'a> {
     into: &'a mut Sequels,
     /// The list of those that the thread puts off around this.
-    before: Option<Vec<Waker>>,
+    before: Option<Vec<Sequel>>,
 }
 
 impl Drop for PuttingOff<'_> {
@@ -111,27 +176,79 @@ impl Drop for PuttingOff<'_> {
     }
 }
 
-fn exchange(list: Option<Vec<Waker>>) -> Option<Vec<Waker>> {
+fn exchange(list: Option<Vec<Sequel>>) -> Option<Vec<Sequel>> {
     PUT_OFF.with(|put_off| put_off.replace(list))
 }
 
-/// Has a sequel follow: a note at once, a task as [`wake`] does.
-pub(crate) fn have_follow(sequel: Sequel) {
-    match sequel {
-        Sequel::Task(task) => wake(task),
-        Sequel::Note(Note(note)) => note(),
+/// Wakes tasks, and runs continuations of no more than `limit` together; the rest gets threads.
+fn follow(mut sequels: VecDeque<Sequel>, limit: Duration) {
+    let (maker, mut spent, mut left) = (Maker::this_process(), Duration::ZERO, VecDeque::new());
+    while let Some(sequel) = sequels.pop_front() {
+        match sequel {
+            Sequel::Task(task) => panics::end_here(|| task.wake()),
+            Sequel::Note(Note(note)) => note(),
+            Sequel::Then(next) if next.cost > limit => detach(VecDeque::from([Sequel::Then(next)])),
+            Sequel::Then(next) if left.is_empty() && spent.saturating_add(next.cost) <= limit => {
+                spent = spent.saturating_add(next.cost);
+                sequels.extend(take(&mut next.run().0));
+            }
+            Sequel::Then(next) => left.push_back(Sequel::Then(next)),
+        }
+        if !maker.is_this_process() {
+            // The client's code has forked, and this is the child: the rest is the parent's.
+            return std::mem::forget((sequels, left));
+        }
     }
+    if !left.is_empty() {
+        detach(left);
+    }
+}
+
+/// Lets sequels follow in a thread of their own; where there can be none, in this one.
+fn detach(sequels: VecDeque<Sequel>) {
+    let kept = Arc::new(Mutex::new(sequels));
+    let given = Arc::clone(&kept);
+    if spawn("genie-then", move || follow_kept(&given)).is_err() {
+        follow_kept(&kept);
+    }
+}
+
+fn follow_kept(kept: &Mutex<VecDeque<Sequel>>) {
+    let sequels = take(&mut *kept.lock());
+    follow(sequels, Duration::MAX);
+}
+
+/// Has a sequel follow: at once, or when this thread has let go the lock under which it takes replies. A panic of the client's code ends
+/// there.
+pub(crate) fn have_follow(sequel: Sequel) {
+    if let Sequel::Note(Note(note)) = sequel {
+        return note();
+    }
+    match unless_put_off(Some(sequel)).flatten() {
+        Some(Sequel::Task(task)) => panics::end_here(|| task.wake()),
+        Some(then) => follow(VecDeque::from([then]), HIJACK_LIMIT),
+        None => {}
+    }
+}
+
+/// Gives sequels back, unless this thread puts them off.
+fn unless_put_off<T: IntoIterator<Item = Sequel>>(sequels: T) -> Option<T> {
+    PUT_OFF.with(|put_off| match &mut *put_off.borrow_mut() {
+        Some(list) => {
+            list.extend(sequels);
+            None
+        }
+        None => Some(sequels),
+    })
+}
+
+/// How long this thread may wait, if it would for so long: not at all in a short continuation.
+pub(crate) fn patience(timeout: Duration) -> Duration {
+    if is_hijacked() { Duration::ZERO } else { timeout }
 }
 
 /// Wakes a client's task: at once, or when this thread has let go the lock under which it takes replies. A panic of the client's code
 /// ends there.
 pub fn wake(task: Waker) {
-    let left = PUT_OFF.with(|put_off| match &mut *put_off.borrow_mut() {
-        Some(list) => {
-            list.push(task);
-            None
-        }
-        None => Some(task),
-    });
-    left.into_iter().for_each(|task| panics::end_here(|| task.wake()));
+    have_follow(Sequel::Task(task));
 }

@@ -12,6 +12,8 @@
 #[cfg(feature = "metrics")]
 mod counters;
 
+use std::time::Duration;
+
 use genie_memory::Direction;
 use genie_passing::Receipt;
 
@@ -40,6 +42,14 @@ pub(crate) fn failed(error: &Error) {
 pub(crate) fn mistaken(client: &Client, service: ServiceId, error: &Error) {
     #[cfg(feature = "tracing")]
     tracing::warn!(client = client.name, pid = client.pid, service = service.0, %error, "server's mistake");
+}
+
+/// A continuation has taken longer than it said, in a thread for which others wait.
+pub(crate) fn overran(cost: Duration, took: Duration) {
+    #[cfg(feature = "metrics")]
+    metrics::counter!("genie_overruns_total").increment(1);
+    #[cfg(feature = "tracing")]
+    tracing::warn!(?cost, ?took, "a continuation took longer than it said");
 }
 
 /// A client of this process asks a server to let a request go.

@@ -300,6 +300,38 @@ fn completions_hold_nothing_in_a_child_and_take_no_lock() {
     fixture.is_unharmed();
 }
 
+#[test]
+fn a_child_runs_no_continuation_of_its_parents() {
+    let kept = InheritedServer::default();
+    let fixture = Fixture::serve(kept.clone());
+    let (cost, has_run) = (Duration::from_micros(20), Arc::new(AtomicBool::new(false)));
+    let submit = || fixture.interface.request(&fixture.server, NULL).submit().expect("a request");
+    let runs = Arc::clone(&has_run);
+    submit().then(cost, move |_| runs.store(true, Ordering::Release));
+    kept.take().reply(Ok(()));
+    let other = submit();
+    in_child(|| {
+        let taken = fixture.interface.collect_from(&fixture.server) + fixture.interface.collect();
+        let refused = Arc::new(AtomicBool::new(false));
+        let refuses = Arc::clone(&refused);
+        // SAFETY: as in `drop_copy`.
+        unsafe { std::ptr::read(&raw const other) }.then(cost, move |came| {
+            refuses.store(came.is_err_and(|failed| failed.error == Error::Inherited), Ordering::Release);
+        });
+        match (taken, has_run.load(Ordering::Acquire), refused.load(Ordering::Acquire)) {
+            (0, false, true) => Ok(()),
+            (1.., ..) => Err(1),
+            (_, true, _) => Err(2),
+            _ => Err(3),
+        }
+    });
+    assert!(!has_run.load(Ordering::Acquire), "its reply is not taken");
+    assert_eq!(fixture.interface.collect_from(&fixture.server), 1);
+    assert!(has_run.load(Ordering::Acquire), "it is the parent's");
+    kept.take().reply(Ok(()));
+    other.sync().expect("a reply");
+}
+
 /// A server of which a child inherits a copy: it keeps its requests, and notes that a client has left.
 #[derive(Clone, Default)]
 struct InheritedServer(Arc<Mutex<Vec<Incoming>>>, Arc<AtomicBool>);

@@ -121,6 +121,16 @@ impl Interface {
         // This comes last: the servers in this process may be clients of the channels' servers.
         taken + self.0.outstanding.begin_look().iter().map(ServerHandle::collect).sum::<usize>()
     }
+
+    /// Takes the replies of one server that are there, without waiting; returns how many it took. Unlike [`Interface::collect`], it leaves
+    /// event loops armed, and tells them: it is for a [`Completer`](crate::Completer) that has its requests followed by continuations
+    /// ([`Pending::then`](crate::Pending::then)).
+    pub fn collect_from(&self, server: &ServerHandle) -> usize {
+        match self.space().is_inherited() || server.is_inherited() {
+            true => 0,
+            false => server.collect(),
+        }
+    }
 }
 
 impl Watch {

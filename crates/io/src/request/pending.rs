@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::client::presence::Presence;
 use crate::deadline::deadline_after;
 use crate::exchange::{Awaited, Exchange, Found, Pair};
-use crate::sequel::{Note, Sequel};
+use crate::sequel::{self, Continuation, Note, Sequel};
 use crate::work::{Destinations, Work};
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle, telemetry};
 
@@ -159,7 +159,7 @@ impl<'i> Pending<'i> {
     /// # }
     /// ```
     pub fn wait_for_progress(&self, index: usize, beyond: usize, timeout: Duration) -> usize {
-        let deadline = deadline_after(timeout);
+        let deadline = deadline_after(sequel::patience(timeout));
         loop {
             let come = self.progress(index);
             let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());
@@ -212,13 +212,7 @@ impl<'i> Pending<'i> {
     /// # Errors
     /// The request failed; [`Pending::sync`] returns the reason, too.
     pub fn peek(&self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
-        if self.is_inherited() {
-            return Err(Error::Inherited);
-        }
-        self.wait_until(None);
-        if self.is_inherited() {
-            return Err(Error::Inherited);
-        }
+        self.await_reply()?;
         self.exchange().look(|work| work.peek(peeks)).unwrap_or(Err(Error::Aborted))
     }
 
@@ -273,10 +267,21 @@ impl<'i> Pending<'i> {
         self.ends
     }
 
-    /// Waits for the reply, or for the end of the request's time.
+    /// Waits until there is a reply, or a reason why there is none, to be taken.
+    fn await_reply(&self) -> Result<(), Error> {
+        let is_there = !self.is_inherited() && self.wait_until(None);
+        // The server's code may have forked meanwhile.
+        match is_there {
+            _ if self.is_inherited() => Err(Error::Inherited),
+            true => Ok(()),
+            false => Err(Error::MayNotWait),
+        }
+    }
+
+    /// Waits for the reply, or for the end of the request's time. A continuation that may not wait looks.
     fn wait_until(&self, deadline: Option<Instant>) -> bool {
         loop {
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if sequel::is_hijacked() || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 if !self.exchange().is_replied() {
                     self.server.collect();
                 }
@@ -291,18 +296,61 @@ impl<'i> Pending<'i> {
     }
 
     fn finish(&mut self, destinations: Destinations<'_>, others: &mut [&mut [u8]]) -> Result<Reply, Failed> {
-        if self.is_inherited() {
-            return Err(Error::Inherited.into());
-        }
-        self.wait_until(None);
-        // The server's code may have forked meanwhile.
-        if self.is_inherited() {
-            return Err(Error::Inherited.into());
-        }
+        self.await_reply()?;
         let taken = self.exchange.take().map(Pair::take);
         let (found, exchange) = taken.expect("a pending request has its exchange until its reply is taken");
         self.exchange = exchange;
         deliver(found, &self.server, (destinations, others), self.gave)
+    }
+}
+
+impl Pending<'static> {
+    /// Has `act` run with what came of the request, where the reply is taken: a continuation. `cost` says how long it takes at most.
+    ///
+    /// It runs once, whatever becomes of the request: with the error, if the request was aborted, its time is over, its server has dropped
+    /// it, has panicked or has gone. If the reply is there already, it runs at once. A child made by fork runs no continuation of its
+    /// parent's; one that calls this has it run with [`Error::Inherited`]. A panic of `act` ends there, after the panic hook.
+    ///
+    /// It runs in whatever thread takes the reply: one that waits for another reply of that server or calls
+    /// [`Interface::collect`], a thread of the server's that replies in this process, or one of Genie's (a timeout, a server that goes).
+    /// As with [`Pending::poll`], *some thread must wait for a reply of that server or call [`Interface::collect`]*; on tokio,
+    /// `genie::tokio::Interface::attend` does. None of Genie's locks is held, so it may make requests of any server, by
+    /// [`Request::submit`](crate::Request::submit), and take replies that are there. A thread of the server's may hold locks of the
+    /// server's own: a server in this process that its clients' continuations ask again replies without them.
+    ///
+    /// *The cost* is what others may be kept waiting by `act`. A thread that takes replies runs continuations of no more than
+    /// [`HIJACK_LIMIT`](crate::HIJACK_LIMIT) together before it looks for the next replies; the rest get a thread, in which they run one after
+    /// the other. One that costs more than that limit alone gets a thread of its own (some 30 us more), and may wait there as long as it likes.
+    /// Others must not wait: [`Request::send`](crate::Request::send) fails with [`Error::MayNotWait`], and so does [`Pending::sync`] where the
+    /// reply is not there. One that takes longer than it said is counted ([`overruns`](crate::overruns)).
+    ///
+    /// ```
+    /// # use std::{sync::mpsc, time::Duration};
+    /// # use genie_io::{Error, Interface, ServerHandle, servers::memory};
+    /// # fn main() -> Result<(), Error> {
+    /// # let (genie, server) = (Interface::open()?, ServerHandle::new(memory::Memory::customized()));
+    /// let (sender, receiver) = mpsc::channel();
+    /// let pending = genie.request(&server, memory::NULL).submit().map_err(|failed| failed.error)?;
+    /// pending.then(Duration::from_micros(5), move |came| drop(sender.send(came.is_ok())));
+    /// while receiver.try_recv() != Ok(true) {
+    ///     genie.collect();
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cost
+    /// One allocation. [`Completions`](crate::Completions) keep requests for a thread that looks when it has time.
+    ///
+    /// # Source
+    /// Thesis §11.2: the time that continuations take from the thread is limited as that of iolets is.
+    pub fn then(self, cost: Duration, act: impl FnOnce(Result<Reply, Failed>) + Send + 'static) {
+        if self.is_inherited() {
+            return act(self.sync());
+        }
+        let exchange =
+            self.exchange.clone().expect("a pending request has its exchange until its reply is taken");
+        exchange.then(Sequel::Then(Continuation { cost, run: Box::new(move || act(self.sync())) }));
     }
 }
 

@@ -6,6 +6,13 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use genie_sys::poll::readable;
+
+use crate::primitive::thread;
+
+/// How long a completer that has no descriptor, and no other way to wait, waits between two looks.
+const MOMENT: Duration = Duration::from_millis(1);
+
 /// Completes a server's requests: see [`Server::completer`](crate::Server::completer).
 pub trait Completer {
     /// Replies to the requests whose work is done, without waiting; returns how many there were. It may leave some for the next call,
@@ -13,9 +20,20 @@ pub trait Completer {
     /// them wait meanwhile, and must not wait for a reply of its own server, which may never come.
     fn collect(&self) -> usize;
 
-    /// Waits until there may be something to collect, at most for `timeout`. Tasks that are woken meanwhile run when this has returned;
-    /// [`Completions`](crate::Completions) are up to date.
-    fn wait(&self, timeout: Duration);
+    /// Waits until there may be something to collect, at most for `timeout`. Tasks that are woken and continuations that follow meanwhile run
+    /// when this has returned; [`Completions`](crate::Completions) are up to date. By default this arms the descriptor, and waits for it; where
+    /// there is none, it returns after a moment.
+    fn wait(&self, timeout: Duration) {
+        match self.descriptor() {
+            Some(descriptor) => {
+                if self.arm() {
+                    // An error costs one more look.
+                    let _ = readable(descriptor, Some(timeout));
+                }
+            }
+            None => thread::sleep(timeout.min(MOMENT)),
+        }
+    }
 
     /// A descriptor that is readable while there may be something to collect, for clients that wait in event loops: an
     /// eventfd that the kernel signals, a timer, or the descriptor of an interface by which this server makes requests of

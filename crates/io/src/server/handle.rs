@@ -13,6 +13,7 @@ use crate::client::presence::Presence;
 use crate::deadline::Patience;
 use crate::exchange::{Awaited, Exchange};
 use crate::incoming::Origin;
+use crate::sequel;
 use crate::server::code::Code;
 use crate::server::service::Access;
 use crate::work::Work;
@@ -256,7 +257,8 @@ impl ServerHandle {
 
     /// The same for a request for which other threads may wait, too.
     pub(crate) fn wait_for(&self, exchange: &Exchange, deadline: Option<Instant>) -> bool {
-        exchange.is_replied() || self.wait(&mut Awaited::by_many(exchange), deadline)
+        exchange.is_replied()
+            || (!sequel::is_hijacked() && self.wait(&mut Awaited::by_many(exchange), deadline))
     }
 
     /// Takes the replies that are there, where clients have to take them; returns how many there were.
