@@ -11,6 +11,8 @@
 //! matters.
 #![cfg(interleaved)]
 
+#[path = "interleavings/completers.rs"]
+mod completers;
 #[path = "interleavings/departures.rs"]
 mod departures;
 #[path = "interleavings/evictions.rs"]

@@ -13,6 +13,7 @@ mod crowds;
 mod descriptors;
 mod elsewhere;
 pub(crate) mod fixture;
+mod forwarding;
 mod interfaces;
 mod late;
 mod loops;

@@ -116,7 +116,10 @@ pub(crate) trait Listing: Debug + Send + Sync {
     /// Has an event loop look: a request may be over for its client.
     fn tell(&self);
 
-    /// Takes out a request that its server has let go.
+    /// Has threads that wait at a listed request's server look: there is something of which its completer does not know.
+    fn look(&self, id: RequestId);
+
+    /// Takes out a request that its server has let go, and does both.
     fn remove(&self, id: RequestId);
 }
 
@@ -126,8 +129,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A reply that a thread waits for.
 ///
 /// Where no other thread knows of the request, and this thread itself takes the reply off its carrier, the request's work is left here
-/// ([`Outgoing::succeed_for`](crate::carrier::Outgoing::succeed_for)) and passed on without a lock. Of other requests that end
-/// meanwhile, the tasks to be woken are left here ([`Awaited::put_off`]): they are woken when this is dropped, if not before.
+/// ([`Outgoing::succeed_for`](crate::carrier::Outgoing::succeed_for)) and passed on without a lock. What follows from other requests that
+/// end meanwhile, in the client's code, is left here ([`Awaited::put_off`]): it follows when this is dropped, if not before.
 pub struct Awaited<'a> {
     exchange: Option<&'a Exchange>,
     until: Until<'a>,
@@ -205,25 +208,25 @@ impl<'a> Awaited<'a> {
         self.left.is_some()
     }
 
-    /// Ends requests under a lock of the carrier's, by `end`. The clients' tasks that this wakes may make requests, and so may need that
-    /// lock: they are woken when the carrier lets them follow.
+    /// Ends requests under a lock of the carrier's, by `end`. The clients' tasks and continuations may make requests, and so may need that
+    /// lock: they follow when the carrier lets them.
     pub fn put_off<T>(&mut self, end: impl FnOnce() -> T) -> T {
         self.sequels.put_off(end)
     }
 
-    /// Whether tasks are to be woken: the thread lets its lock go before it waits for more replies.
+    /// Whether something is to follow: the thread lets its lock go before it waits for more replies.
     #[inline]
     pub fn has_sequels(&self) -> bool {
         !self.sequels.is_empty()
     }
 
-    /// Whether so many tasks are to be woken that the thread lets its lock go before it takes more replies.
+    /// Whether so much is to follow that the thread lets its lock go before it takes more replies.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.sequels.is_full()
     }
 
-    /// Wakes the tasks that were put off. The thread has let its lock go.
+    /// Lets follow what was put off. The thread has let its lock go.
     pub fn follow(&mut self) {
         self.sequels.follow();
     }
@@ -359,7 +362,10 @@ impl Exchange {
     fn wake_listed(&self, state: MutexGuard<'_, State>) {
         let listing = state.listing.clone();
         self.wake(state);
-        listing.iter().for_each(|listing| listing.tell());
+        if let Some(listing) = listing {
+            listing.tell();
+            listing.look(self.id());
+        }
     }
 
     /// Whether a reply, or the reason why there is none, can be taken.

@@ -112,6 +112,11 @@ pub(crate) fn is_hijacked() -> bool {
     IS_HIJACKED.with(Cell::get)
 }
 
+/// Whether something waits for this thread to let a lock go, which may be what this thread would wait for.
+pub(crate) fn has_put_off() -> bool {
+    PUT_OFF.with(|put_off| put_off.borrow().as_ref().is_some_and(|list| !list.is_empty()))
+}
+
 /// Sequels that were put off. Dropping this has them follow.
 #[derive(Debug)]
 pub(crate) struct Sequels(Vec<Sequel>);

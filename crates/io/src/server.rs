@@ -2,6 +2,7 @@
 //!
 //! Source: thesis §7.2.
 
+mod bell;
 pub(crate) mod code;
 pub(crate) mod completer;
 pub(crate) mod handle;

@@ -125,22 +125,43 @@ pub fn readable(descriptor: impl AsFd, timeout: Option<Duration>) -> Result<bool
     poll_until(descriptor, PollFlags::IN, timeout)
 }
 
+/// The same for several descriptors: waits until one of them is, and tells which are.
+///
+/// # Errors
+/// As [`readable`].
+pub fn any_readable<const N: usize>(
+    descriptors: [BorrowedFd<'_>; N],
+    timeout: Option<Duration>,
+) -> Result<[bool; N]> {
+    poll_any(descriptors, PollFlags::IN, timeout)
+}
+
 /// Waits until `descriptor` is ready for `flags` or hung up, for at most `timeout`; tells whether it is.
 pub(crate) fn poll_until(descriptor: impl AsFd, flags: PollFlags, timeout: Option<Duration>) -> Result<bool> {
+    poll_any([descriptor.as_fd()], flags, timeout).map(|[is_ready]| is_ready)
+}
+
+fn poll_any<const N: usize>(
+    descriptors: [BorrowedFd<'_>; N],
+    flags: PollFlags,
+    timeout: Option<Duration>,
+) -> Result<[bool; N]> {
     // As in `Poller::wait`.
     #[cfg(interleaved)]
-    while timeout != Some(Duration::ZERO) && !poll_until(descriptor.as_fd(), flags, Some(Duration::ZERO))? {
+    while timeout != Some(Duration::ZERO)
+        && !poll_any(descriptors, flags, Some(Duration::ZERO))?.contains(&true)
+    {
         shuttle::thread::yield_now();
     }
     let deadline = timeout.and_then(|time| Instant::now().checked_add(time));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.and_then(|time| Timespec::try_from(time).ok());
-        let mut polled = [PollFd::new(&descriptor, flags)];
+        let mut polled = descriptors.each_ref().map(|descriptor| PollFd::new(descriptor, flags));
         match rustix::event::poll(&mut polled, left.as_ref()) {
-            Ok(count) => return Ok(count > 0),
+            Ok(_) => return Ok(polled.map(|polled| !polled.revents().is_empty())),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::new("ppoll", "one descriptor", errno)),
+            Err(errno) => return Err(Error::new("ppoll", "descriptors", errno)),
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Layout, Listener, Running, ServeOptions};
 use genie_io::{
-    Error, Failed, Fragment, Incoming, Interface, Limits, Out, Reply, RequestId, Server, ServerError,
-    ServerHandle, Service, ServiceId,
+    Completer, Error, Failed, Fragment, Incoming, Interface, Limits, Out, Reply, RequestId, Server,
+    ServerError, ServerHandle, Service, ServiceId,
 };
 use genie_memory::{Config, Faults, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing};
@@ -77,6 +77,8 @@ pub(crate) struct Keeper {
     /// There is one more.
     more: Condvar,
     is_deaf: bool,
+    /// Its clients look for what it has completed, which never is anything: the test replies.
+    is_looked_at: bool,
     /// Its name, and the list on which it notes that it was asked to let a request go.
     notes: Option<(&'static str, Notes)>,
 }
@@ -111,6 +113,16 @@ impl Server for Face {
             drop(self.0.take_named(request));
         }
     }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        self.0.is_looked_at.then_some(self)
+    }
+}
+
+impl Completer for Face {
+    fn collect(&self) -> usize {
+        0
+    }
 }
 
 impl Keeper {
@@ -122,6 +134,12 @@ impl Keeper {
     /// One that never lets go what is aborted.
     pub(crate) fn deaf() -> (ServerHandle, Arc<Self>) {
         let keeper = Arc::new(Self { is_deaf: true, ..Self::default() });
+        (ServerHandle::new(Face(Arc::clone(&keeper))), keeper)
+    }
+
+    /// One whose clients look for what it has completed.
+    pub(crate) fn looked_at() -> (ServerHandle, Arc<Self>) {
+        let keeper = Arc::new(Self { is_looked_at: true, ..Self::default() });
         (ServerHandle::new(Face(Arc::clone(&keeper))), keeper)
     }
 

@@ -14,7 +14,7 @@ use genie_io::{
 use genie_sys::lock::Mutex;
 
 use super::fixture::{ASK, FOR_EVER, Fixture, SERVICES, assert_idle, interface};
-use super::rings::{Gives, Middle, Ring};
+use super::rings::{Gives, Middle, Patient, Ring};
 
 /// A task that notes that it was woken.
 struct Task(Mutex<bool>);
@@ -238,41 +238,6 @@ impl Completer for Boaster {
     }
 
     fn wait(&self, _timeout: Duration) {}
-}
-
-/// A middle that waits as long as it takes.
-struct Patient(Middle);
-
-impl Server for Patient {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn services(&self) -> &[Service] {
-        self.0.services()
-    }
-
-    fn request(&self, request: Incoming) {
-        self.0.request(request);
-    }
-
-    fn abort(&self, request: RequestId) {
-        self.0.abort(request);
-    }
-
-    fn completer(&self) -> Option<&dyn Completer> {
-        Some(self)
-    }
-}
-
-impl Completer for Patient {
-    fn collect(&self) -> usize {
-        self.0.collect()
-    }
-
-    fn wait(&self, _timeout: Duration) {
-        self.0.wait(FOR_EVER);
-    }
 }
 
 /// The queue had the request only after its wait had ended for want of time.

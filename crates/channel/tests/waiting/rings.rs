@@ -270,6 +270,41 @@ impl Completer for Middle {
     }
 }
 
+/// A server whose completer waits as long as it takes, so that a thread that is not woken fails its test.
+pub(crate) struct Patient<S>(pub(crate) S);
+
+impl<S: Server + Completer> Server for Patient<S> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn services(&self) -> &[Service] {
+        self.0.services()
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.request(request);
+    }
+
+    fn abort(&self, request: RequestId) {
+        self.0.abort(request);
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl<S: Server + Completer> Completer for Patient<S> {
+    fn collect(&self) -> usize {
+        self.0.collect()
+    }
+
+    fn wait(&self, _timeout: Duration) {
+        self.0.wait(FOR_EVER);
+    }
+}
+
 pub(crate) fn submit(interface: &Interface, server: &ServerHandle) -> Pending<'static> {
     interface.request(server, ASK).submit().expect("a request")
 }

@@ -57,7 +57,7 @@ impl Exchange {
         self.state.lock().come(index)
     }
 
-    /// Notes that the first `len` bytes of a buffer are final, and wakes threads that sleep on this exchange. Returns the task that is to
+    /// Notes that the first `len` bytes of a buffer are final, and wakes threads that wait for this. Returns the task that is to
     /// be woken once the caller holds no lock.
     pub(crate) fn come_to(self: &Arc<Self>, index: usize, len: usize) -> Option<Waker> {
         let mut state = self.state.lock();
@@ -66,9 +66,10 @@ impl Exchange {
             progress.come.resize(index + 1, 0);
         }
         progress.come[index] = len;
-        let task = progress.task.take();
+        let (task, listing) = (progress.task.take(), state.listing.clone());
         drop(state);
         self.changed.notify_all();
+        listing.iter().for_each(|listing| listing.look(self.id()));
         task
     }
 

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::exchange::{Awaited, Exchange, Listing};
 use crate::loop_waker::LoopWaker;
 use crate::primitive::{Condvar, Mutex};
+use crate::server::code::Code;
 use crate::{RequestId, ServerHandle};
 
 /// The requests that outlived the call that made them and that a server still has a part of.
@@ -35,6 +36,11 @@ impl Listing for Outstanding {
         self.listed.lock().loop_waker.iter_mut().for_each(LoopWaker::tell);
     }
 
+    fn look(&self, id: RequestId) {
+        let server = self.listed.lock().requests.get(&id).map(|(_, server)| server.clone());
+        server.iter().filter_map(ServerHandle::here).for_each(Code::look);
+    }
+
     fn remove(&self, id: RequestId) {
         let mut listed = self.listed.lock();
         let removed = listed.requests.remove(&id);
@@ -42,6 +48,7 @@ impl Listing for Outstanding {
         listed.loop_waker.iter_mut().for_each(LoopWaker::tell);
         self.removed.notify_all();
         drop(listed);
+        removed.iter().filter_map(|(_, server)| server.here()).for_each(Code::look);
         drop((removed, forgotten));
     }
 }

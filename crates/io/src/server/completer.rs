@@ -6,12 +6,8 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use genie_sys::poll::readable;
-
-use crate::primitive::thread;
-
-/// How long a completer that has no descriptor, and no other way to wait, waits between two looks.
-const MOMENT: Duration = Duration::from_millis(1);
+use crate::sequel;
+use crate::server::bell;
 
 /// Completes a server's requests: see [`Server::completer`](crate::Server::completer).
 pub trait Completer {
@@ -20,18 +16,22 @@ pub trait Completer {
     /// them wait meanwhile, and must not wait for a reply of its own server, which may never come.
     fn collect(&self) -> usize;
 
-    /// Waits until there may be something to collect, at most for `timeout`. Tasks that are woken and continuations that follow meanwhile run
-    /// when this has returned; [`Completions`](crate::Completions) are up to date. By default this arms the descriptor, and waits for it; where
-    /// there is none, it returns after a moment.
+    /// Waits until there may be something to collect, at most for `timeout`. By default, this arms the descriptor and waits for it; where
+    /// there is none, or it cannot be armed, for a moment. It returns at once when another thread replies to a request of this server.
+    ///
+    /// A server waits in its own way if it can wait for what it collects, by a faster way than a descriptor, and only
+    /// [`Completer::collect`] replies to its requests: its wait does not end when another thread replies, whose client then waits for
+    /// `timeout`. Replies that are taken in here wake tasks, and run continuations ([`Pending::then`](crate::Pending::then)), only when this
+    /// has returned: so a server that has continuations reply leaves this as it is. [`Completions`](crate::Completions) have their requests
+    /// at once.
     fn wait(&self, timeout: Duration) {
-        match self.descriptor() {
-            Some(descriptor) => {
-                if self.arm() {
-                    // An error costs one more look.
-                    let _ = readable(descriptor, Some(timeout));
-                }
-            }
-            None => thread::sleep(timeout.min(MOMENT)),
+        let descriptor = self.descriptor();
+        let is_armed = descriptor.is_some() && self.arm();
+        let has_more = || sequel::has_put_off() || !is_armed && self.collect() > 0;
+        if !has_more() {
+            let (by, at_most) =
+                if is_armed { (descriptor, timeout) } else { (None, timeout.min(bell::MOMENT)) };
+            bell::wait(by, at_most);
         }
     }
 

@@ -1,8 +1,10 @@
 //! Reaping: how the clients of a server that has a completer look for what it has completed.
 //!
 //! How: as at a channel, one of the threads that wait for a server's replies leads: it looks, and waits where the server says. Its
-//! followers sleep until it wakes them. Event loops wait by the completer's descriptor (`interface/watch.rs`).
+//! followers sleep until it wakes them. A reply that another thread gives wakes them all, the leader by a bell. Event loops wait by the
+//! completer's descriptor (`interface/watch.rs`).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use genie_sys::fork::Maker;
@@ -10,8 +12,9 @@ use genie_sys::fork::Maker;
 use super::Code;
 use crate::exchange::Awaited;
 use crate::followers::Followers;
-use crate::primitive::{AtomicBool, AtomicUsize, Mutex, Ordering, thread};
+use crate::primitive::{AtomicBool, AtomicUsize, Mutex, Ordering, thread, thread_local};
 use crate::sequel::Sequels;
+use crate::server::bell::Bell;
 
 /// The longest wait before a thread looks again whether its request has been given up.
 const LONGEST: Duration = Duration::from_millis(100);
@@ -26,6 +29,8 @@ pub(super) struct Reaping {
     /// would look finds the lock free.
     wants_look: AtomicBool,
     followers: Followers,
+    /// Ends the wait of the thread that is looking.
+    bell: Arc<Bell>,
 }
 
 impl Reaping {
@@ -46,12 +51,17 @@ impl Reaping {
                 return false;
             }
             let mut looked = self.look(|| collect(server));
-            // Tasks that this has woken have run by now.
+            // What followed from that, tasks and continuations, has run by now.
             if looked == Some(0) && !awaited.is_replied() && maker.is_this_process() {
                 looked = self.look(|| {
-                    let waited = server.completer(|completer| completer.wait(left));
-                    // A server that panics here, or has no completer any more, is not asked again without a pause.
-                    waited.ok().flatten().unwrap_or_else(|| thread::sleep(left.min(LONGEST / 100)));
+                    self.bell.take_along(|| {
+                        // From now on a reply rings.
+                        if !awaited.is_replied() {
+                            let waited = server.completer(|completer| completer.wait(left));
+                            // A server that panics here, or has no completer any more, is not asked again without a pause.
+                            waited.ok().flatten().unwrap_or_else(|| thread::sleep(left.min(LONGEST / 100)));
+                        }
+                    });
                     collect(server)
                 });
             }
@@ -103,7 +113,7 @@ impl Reaping {
     fn look<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
         let looking = self.looking.try_lock()?;
         self.looker.store(this_thread(), Ordering::Relaxed);
-        // The clients' tasks may make requests of this server, and wait for the replies.
+        // The clients' tasks and continuations may make requests of this server, and wait for the replies.
         let mut sequels = Sequels::none();
         let done = sequels.put_off(act);
         self.looker.store(0, Ordering::Relaxed);
@@ -112,9 +122,13 @@ impl Reaping {
         Some(done)
     }
 
-    /// Has the followers check whether they must wait any longer.
+    /// Has the threads that wait check whether they must wait any longer.
     pub(super) fn wake(&self) {
-        self.followers.wake();
+        self.bell.ring();
+        // The thread that looks wakes its followers when it has looked.
+        if self.looker.load(Ordering::Relaxed) != this_thread() {
+            self.followers.wake();
+        }
     }
 }
 
