@@ -3,11 +3,13 @@
 //! Why: the thread that takes a reply may have a lock for which others wait, since it takes the replies for all of them. The client's
 //! code may take long, or make requests of its own: others would wait for it, or it would wait for that lock for ever.
 //! How: a thread that has such a lock puts sequels off ([`Sequels::put_off`]). They wait in a list of the thread's own until it has let
-//! the lock go. Continuations say what they cost. The thread runs those that come to no more than [`HIJACK_LIMIT`] together, and gives
-//! the rest to threads that nobody waits for: one for the short ones, and one for each that alone exceeds the limit.
+//! the lock go. Continuations say what they cost. A short one costs no more than [`HIJACK_LIMIT`]. The thread runs short ones, one after the
+//! other, as long as their costs add up to no more than the limit; one that takes longer than it said counts for what it took. The other
+//! short ones run in one thread that nobody waits for, and each long one in a thread of its own.
 //! Invariants: sequels that were put off follow in the order in which they came, but for those that get a thread, and in no child
 //! that is forked meanwhile.
-//! Limits: [`MOST`] in one list; then the thread takes no more replies until they have followed.
+//! Limits: [`MOST`] in one list; then the thread takes no more replies until they have followed. Nothing limits the threads, but where there can
+//! be no more, what would run in one runs in the thread that takes replies.
 //! Source: thesis §11.2 (limited hijacking). Differs: the client estimates the time, since the code is the client's; and what exceeds the
 //! limit goes on at once in another thread, not when the client looks.
 
@@ -25,7 +27,8 @@ use genie_sys::fork::Maker;
 use crate::primitive::{Mutex, spawn, thread_local};
 use crate::{panics, telemetry};
 
-/// How long continuations may hold up a thread that takes replies, all together, before the others get threads: see
+/// How long continuations may hold up a thread that takes replies, 50 us: the costs of those that it runs, one after the other, add up to no
+/// more than this, and the others get threads. A continuation is *short* if it alone costs no more, and else *long*: see
 /// [`Pending::then`](crate::Pending::then).
 ///
 /// It is about what it takes to wake another thread: what costs less is not worth handing over.
@@ -67,15 +70,10 @@ impl Continuation {
         self.cost <= HIJACK_LIMIT
     }
 
-    /// Runs it in this thread. While a short one runs, others may wait for the thread: it may not wait, is measured, and what follows from
-    /// it comes after it, so that the stack does not grow.
-    fn run(self) -> Sequels {
-        let mut next = Sequels::none();
-        if !self.is_short() {
-            panics::end_here(self.run);
-            return next;
-        }
-        let begun = Instant::now();
+    /// Runs a short one in this thread, for which others may wait: it may not wait, and is measured. Returns what it cost, and puts what
+    /// follows from it behind `others`, so that the stack does not grow.
+    fn run_short(self, others: &mut VecDeque<Sequel>) -> Duration {
+        let (begun, mut next) = (Instant::now(), Sequels::none());
         let before = IS_HIJACKED.with(|is_hijacked| is_hijacked.replace(true));
         next.put_off(|| panics::end_here(self.run));
         IS_HIJACKED.with(|is_hijacked| is_hijacked.set(before));
@@ -84,7 +82,20 @@ impl Continuation {
             OVERRUNS.fetch_add(1, Ordering::Relaxed);
             telemetry::overran(self.cost, took);
         }
-        next
+        others.extend(take(&mut next.0));
+        took.max(self.cost)
+    }
+}
+
+impl Sequel {
+    /// Wakes the task, or makes the note; gives a continuation back. A panic of the client's code ends here.
+    fn wake(self) -> Option<Continuation> {
+        match self {
+            Self::Task(task) => panics::end_here(|| task.wake()),
+            Self::Note(Note(note)) => note(),
+            Self::Then(continuation) => return Some(continuation),
+        }
+        None
     }
 }
 
@@ -185,19 +196,17 @@ fn exchange(list: Option<Vec<Sequel>>) -> Option<Vec<Sequel>> {
     PUT_OFF.with(|put_off| put_off.replace(list))
 }
 
-/// Wakes tasks, and runs continuations of no more than `limit` together; the rest gets threads.
+/// Wakes tasks, and runs short continuations while their costs add up to no more than `limit`; the other continuations get threads.
 fn follow(mut sequels: VecDeque<Sequel>, limit: Duration) {
     let (maker, mut spent, mut left) = (Maker::this_process(), Duration::ZERO, VecDeque::new());
     while let Some(sequel) = sequels.pop_front() {
-        match sequel {
-            Sequel::Task(task) => panics::end_here(|| task.wake()),
-            Sequel::Note(Note(note)) => note(),
-            Sequel::Then(next) if next.cost > limit => detach(VecDeque::from([Sequel::Then(next)])),
-            Sequel::Then(next) if left.is_empty() && spent.saturating_add(next.cost) <= limit => {
-                spent = spent.saturating_add(next.cost);
-                sequels.extend(take(&mut next.run().0));
+        match sequel.wake() {
+            Some(long) if !long.is_short() => detach(move || panics::end_here(long.run)),
+            Some(next) if left.is_empty() && spent.saturating_add(next.cost) <= limit => {
+                spent = spent.saturating_add(next.run_short(&mut sequels));
             }
-            Sequel::Then(next) => left.push_back(Sequel::Then(next)),
+            Some(next) => left.push_back(Sequel::Then(next)),
+            None => {}
         }
         if !maker.is_this_process() {
             // The client's code has forked, and this is the child: the rest is the parent's.
@@ -205,34 +214,33 @@ fn follow(mut sequels: VecDeque<Sequel>, limit: Duration) {
         }
     }
     if !left.is_empty() {
-        detach(left);
+        // Nobody waits for that thread.
+        detach(move || follow(left, Duration::MAX));
     }
 }
 
-/// Lets sequels follow in a thread of their own; where there can be none, in this one.
-fn detach(sequels: VecDeque<Sequel>) {
-    let kept = Arc::new(Mutex::new(sequels));
+/// Does this in a thread of its own; where there can be none, in this one.
+fn detach(act: impl FnOnce() + Send + 'static) {
+    let kept = Arc::new(Mutex::new(Some(act)));
     let given = Arc::clone(&kept);
-    if spawn("genie-then", move || follow_kept(&given)).is_err() {
-        follow_kept(&kept);
+    if spawn("genie-then", move || act_kept(&given)).is_err() {
+        act_kept(&kept);
     }
 }
 
-fn follow_kept(kept: &Mutex<VecDeque<Sequel>>) {
-    let sequels = take(&mut *kept.lock());
-    follow(sequels, Duration::MAX);
+fn act_kept(kept: &Mutex<Option<impl FnOnce()>>) {
+    let act = kept.lock().take();
+    act.into_iter().for_each(|act| act());
 }
 
-/// Has a sequel follow: at once, or when this thread has let go the lock under which it takes replies. A panic of the client's code ends
-/// there.
+/// Has a sequel follow: a note at once, and the client's code when this thread has let go the lock under which it takes replies.
 pub(crate) fn have_follow(sequel: Sequel) {
-    if let Sequel::Note(Note(note)) = sequel {
-        return note();
-    }
-    match unless_put_off(Some(sequel)).flatten() {
-        Some(Sequel::Task(task)) => panics::end_here(|| task.wake()),
-        Some(then) => follow(VecDeque::from([then]), HIJACK_LIMIT),
-        None => {}
+    let now = match sequel {
+        Sequel::Note(_) => Some(sequel),
+        _ => unless_put_off(Some(sequel)).flatten(),
+    };
+    if let Some(continuation) = now.and_then(Sequel::wake) {
+        follow(VecDeque::from([Sequel::Then(continuation)]), HIJACK_LIMIT);
     }
 }
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use genie_channel::directory::Directory;
 use genie_channel::{Listener, ServeOptions, Serving};
-use genie_io::servers::memory::NULL;
-use genie_io::{ClientId, Completions, Error, Incoming, Out, RequestId, Server, Service};
+use genie_io::servers::memory::{Memory, NULL};
+use genie_io::{
+    ClientId, Completions, Error, Incoming, Out, RequestId, Server, ServerHandle, Service, overruns,
+};
 use genie_memory::Direction;
 use genie_passing::{Costs, Passing};
 use genie_sys::lock::Mutex;
@@ -330,6 +332,27 @@ fn a_child_runs_no_continuation_of_its_parents() {
     assert!(has_run.load(Ordering::Acquire), "it is the parent's");
     kept.take().reply(Ok(()));
     other.sync().expect("a reply");
+}
+
+/// In a child, no other thread has continuations that would be counted, too.
+#[test]
+fn a_continuation_that_takes_longer_than_it_said_is_counted() {
+    in_child(|| {
+        let (interface, server) = (interface(), ServerHandle::new(Memory::customized()));
+        let submit = || interface.request(&server, NULL).submit().expect("a request");
+        submit().then(Duration::from_micros(1), |_| std::thread::sleep(Duration::from_millis(1)));
+        if overruns() != 1 {
+            return Err(1);
+        }
+        // One that waits in a thread of its own holds nobody up.
+        let (sender, ran) = std::sync::mpsc::channel();
+        submit().then(Duration::from_secs(1), move |_| sender.send(overruns()).expect("a test"));
+        match ran.recv_timeout(PATIENCE / 2) {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(2),
+            Err(_) => Err(3),
+        }
+    });
 }
 
 /// A server of which a child inherits a copy: it keeps its requests, and notes that a client has left.

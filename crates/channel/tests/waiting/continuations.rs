@@ -1,17 +1,22 @@
 //! Continuations: what runs where a reply is taken, for how long, and what becomes of it when there is no reply.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie_io::servers::memory::NULL;
-use genie_io::{Error, Failed, HIJACK_LIMIT, Interface, Out, Pending, Reply, ServerHandle, overruns};
+use genie_io::{
+    Completions, Error, Failed, HIJACK_LIMIT, Incoming, Interface, Limits, Out, Pending, Reply, RequestId,
+    Server, ServerHandle, Service,
+};
 use genie_passing::Scheme;
 use genie_sys::lock::Mutex;
 
-use super::fixture::{ASK, FOR_EVER, Fixture, Keeper, assert_idle, interface, memory};
+use super::fixture::{
+    ASK, Deaf, FOR_EVER, Fixture, Keeper, SERVICES, assert_idle, interface, interface_with, memory,
+};
 use super::rings::submit;
 
 /// What the continuations here say they cost.
@@ -45,7 +50,7 @@ fn everywhere(test: impl Fn(&Interface, &ServerHandle, &Keeper)) {
 /// Collects until something is there.
 #[track_caller]
 fn collect_until(interface: &Interface, is_there: impl Fn() -> bool) {
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     while !is_there() {
         interface.collect();
         assert!(start.elapsed() < FOR_EVER, "nothing comes");
@@ -143,6 +148,77 @@ fn a_short_continuation_may_submit_and_may_not_wait() {
     });
 }
 
+/// As above: each of these waits elsewhere for as long as it may.
+#[test]
+fn what_waits_elsewhere_ends_at_once_in_a_short_continuation() {
+    let (fixture, keeper) = (Fixture::new(), Keeper::default());
+    let _running = fixture.serve("deaf", Deaf(keeper.clone()));
+    let interface =
+        interface_with(Limits { pending_requests: 2, abort_timeout: FOR_EVER, ..Limits::default() });
+    for server in [ServerHandle::new(Deaf(keeper.clone())), fixture.connect(&interface, "deaf")] {
+        let (sender, found) = channel();
+        let (genie, there) = (interface.clone(), server.clone());
+        submit(&interface, &server).then(SHORT, move |came| {
+            drop(came);
+            let (pending, completions) = (submit(&genie, &there), Completions::default());
+            let progress = pending.wait_for_progress(0, 0, FOR_EVER);
+            completions.add(submit(&genie, &there), ());
+            let is_any_over = completions.wait(&there, FOR_EVER);
+            let crowded = genie.request(&there, ASK).submit_when_room().expect_err("no room").error;
+            let aborted = pending.abort().expect_err("the server does not let it go").error;
+            let asked = (genie.preferred(&there, ASK, b"").err(), there.adjust(1, 1).err());
+            sender.send((progress, is_any_over, crowded, aborted, asked)).expect("a test");
+        });
+        let start = Instant::now();
+        keeper.take(1).remove(0).reply(Ok(()));
+        interface.collect();
+        let (progress, is_any_over, crowded, aborted, asked) = found.try_recv().expect("it has run");
+        assert!(start.elapsed() < FOR_EVER, "it waited");
+        assert_eq!((progress, is_any_over, aborted), (0, false, Error::Aborted));
+        assert!(crowded.is_congestion(), "{crowded}");
+        let refused = server.is_remote().then_some(Error::MayNotWait);
+        assert_eq!(asked, (refused.clone(), refused));
+        keeper.take(2).into_iter().for_each(|request| request.reply(Ok(())));
+        assert!(interface.flush(&server, FOR_EVER));
+    }
+}
+
+/// A server that asks another one, and waits for the reply.
+struct Waits(Interface, ServerHandle);
+
+impl Server for Waits {
+    fn name(&self) -> &str {
+        "waits"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        let came = self.0.request(&self.1, ASK).send();
+        request.reply(came.map(drop).map_err(|failed| failed.error.into()));
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+#[test]
+fn a_server_that_waits_in_its_clients_thread_may_not_in_a_short_continuation() {
+    everywhere(|interface, server, keeper| {
+        let waits = ServerHandle::new(Waits(interface.clone(), server.clone()));
+        let (sender, found) = channel();
+        let genie = interface.clone();
+        submit(interface, server).then(SHORT, move |_| {
+            let came = submit(&genie, &waits).sync();
+            sender.send(came.expect_err("it would wait").error.errno()).expect("a test");
+        });
+        keeper.take(1).remove(0).reply(Ok(()));
+        interface.collect();
+        assert_eq!(found.try_recv(), Ok(Error::MayNotWait.errno()));
+    });
+}
+
 #[test]
 fn a_continuation_that_costs_much_has_a_thread_of_its_own_and_may_wait_there() {
     everywhere(|interface, server, keeper| {
@@ -177,24 +253,75 @@ fn a_thread_runs_continuations_up_to_the_limit_and_another_one_the_rest_in_their
     keeper.take(20).into_iter().for_each(|request| request.reply(Ok(())));
     assert_eq!(interface.collect(), 20);
     let ran: Vec<_> = (0..20).map(|_| ran.recv_timeout(FOR_EVER).expect("it runs")).collect();
-    let here = ran.iter().filter(|(_, by)| *by == thread::current().id());
-    assert_eq!(here.map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1]);
+    let (here, there): (Vec<_>, Vec<_>) = ran.iter().partition(|(_, by)| *by == thread::current().id());
+    // On a busy machine the first one may take longer than it said.
+    assert!([1, 2].contains(&here.len()), "{ran:?}");
     assert_eq!(HIJACK_LIMIT.as_micros() / SHORT.as_micros(), 2);
-    let there: Vec<_> = ran.iter().filter(|(_, by)| *by != thread::current().id()).collect();
-    assert!(there.iter().zip(2..).all(|((number, by), expected)| *number == expected && *by == there[0].1));
+    assert!(here.iter().chain(&there).zip(0..).all(|((number, _), expected)| *number == expected), "{ran:?}");
+    assert!(there.iter().all(|(_, by)| *by == there[0].1), "{ran:?}");
     assert_idle(&interface);
 }
 
+/// Thirty-two that said 1 us and took 10 ms held the thread for 320.
 #[test]
-fn a_continuation_that_takes_longer_than_it_said_is_counted() {
-    everywhere(|interface, server, keeper| {
-        let pending = submit(interface, server);
-        let before = overruns();
-        pending.then(Duration::from_micros(1), |_| thread::sleep(Duration::from_millis(1)));
-        keeper.take(1).remove(0).reply(Ok(()));
-        interface.collect();
-        assert!(overruns() > before);
+fn a_continuation_counts_for_what_it_takes_where_it_said_less() {
+    let (fixture, keeper, _running) = Fixture::with_keeper();
+    let interface = interface();
+    let server = fixture.connect(&interface, "keeper");
+    let (sender, ran) = channel();
+    for number in 0..20 {
+        let sender = sender.clone();
+        submit(&interface, &server).then(Duration::from_micros(1), move |_| {
+            thread::sleep(2 * HIJACK_LIMIT);
+            sender.send((number, thread::current().id())).expect("a test");
+        });
+    }
+    keeper.take(20).into_iter().for_each(|request| request.reply(Ok(())));
+    assert_eq!(interface.collect(), 20);
+    let ran: Vec<_> = (0..20).map(|_| ran.recv_timeout(FOR_EVER).expect("it runs")).collect();
+    let here = ran.iter().filter(|(_, by)| *by == thread::current().id());
+    assert_eq!(here.map(|(number, _)| *number).collect::<Vec<_>>(), [0]);
+    assert_idle(&interface);
+}
+
+/// The thread never came back.
+#[test]
+fn continuations_that_say_they_cost_nothing_and_follow_from_one_another_let_their_thread_go() {
+    fn step(genie: &Interface, server: &ServerHandle, is_over: Arc<AtomicBool>, done: Sender<()>) {
+        let (interface, there) = (genie.clone(), server.clone());
+        let pending = genie.request(server, NULL).submit().expect("a request");
+        pending.then(Duration::ZERO, move |_| match is_over.load(Ordering::Acquire) {
+            true => done.send(()).expect("a test"),
+            false => step(&interface, &there, is_over, done),
+        });
+    }
+    let (interface, is_over) = (interface(), Arc::new(AtomicBool::new(false)));
+    let (done, is_done) = channel();
+    step(&interface, &ServerHandle::new(memory()), Arc::clone(&is_over), done);
+    is_over.store(true, Ordering::Release);
+    is_done.recv_timeout(FOR_EVER).expect("the last one runs");
+}
+
+/// A long one that followed from a short one ran in the thread for the short ones, and waited there for one of those behind it.
+#[test]
+fn a_long_continuation_has_a_thread_of_its_own_also_where_it_follows_from_a_short_one() {
+    let (fixture, keeper, _running) = Fixture::with_keeper();
+    let interface = interface();
+    let (server, here) = (fixture.connect(&interface, "keeper"), ServerHandle::new(memory()));
+    let null = || interface.request(&here, NULL).submit().expect("a request");
+    // The one that takes longer than the limit has the others run in a thread for that.
+    submit(&interface, &server).then(SHORT, |_| thread::sleep(2 * HIJACK_LIMIT));
+    let (next_long, next_short) = (null(), null());
+    let ((sends, comes), (sender, waited)) = (channel(), channel());
+    submit(&interface, &server).then(SHORT, move |_| {
+        next_long.then(LONG, move |_| sender.send(comes.recv_timeout(FOR_EVER)).expect("a test"));
     });
+    submit(&interface, &server)
+        .then(SHORT, move |_| next_short.then(SHORT, move |_| sends.send(()).expect("a test")));
+    keeper.take(3).into_iter().for_each(|request| request.reply(Ok(())));
+    assert_eq!(interface.collect(), 3);
+    assert_eq!(waited.recv_timeout(2 * FOR_EVER), Ok(Ok(())), "the short one is kept waiting");
+    assert_idle(&interface);
 }
 
 #[test]

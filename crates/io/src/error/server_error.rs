@@ -43,7 +43,8 @@ impl From<Error> for ServerError {
     /// If the client's call was wrong, the code is that of `EINVAL`; if it made too little room for the argument, of `EMSGSIZE`. Of a
     /// server that may keep no more ([`Error::KeptTooMuch`]), the client learns by `EDQUOT`. Of a
     /// server that asks another one, the client learns what came of that by its number ([`Error::errno`]): that the other server is
-    /// gone, did not reply in time, or has too much pending; and the other server's own code. What else went wrong has no code.
+    /// gone, did not reply in time, or has too much pending; that this one would have waited for it in a continuation that may not wait; and
+    /// the other server's own code. What else went wrong has no code.
     fn from(error: Error) -> Self {
         let code = match &error {
             // The server's own mistake.
@@ -53,6 +54,7 @@ impl From<Error> for ServerError {
             | Error::KeptTooMuch { .. }
             | Error::Gone { .. }
             | Error::TimedOut { .. }
+            | Error::MayNotWait
             | Error::Aborted => error.errno(),
             error if error.is_congestion() => error.errno(),
             error if error.is_misuse() => Errno::INVAL.raw_os_error(),

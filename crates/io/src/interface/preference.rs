@@ -50,7 +50,7 @@ impl Interface {
     ///
     /// # Errors
     /// The server has no such service, or is reached by another interface; [`Error::Inherited`]. In another process, the server is gone,
-    /// or does not answer within 5 seconds, or the argument is longer than 32 KiB.
+    /// or does not answer within 5 seconds, or the argument is longer than 32 KiB; [`Error::MayNotWait`].
     ///
     /// # Cost
     /// A call of the server's code in this process, a message to another process and one back: too dear for each request.

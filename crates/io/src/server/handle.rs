@@ -109,6 +109,8 @@ impl ServerHandle {
                 let changes = server.changes();
                 Ok((server.preferred(client.client(), service, argument), changes))
             }
+            // It takes an answer.
+            Place::There(_) if sequel::is_hijacked() => Err(Error::MayNotWait),
             Place::There(carrier) => carrier.preferred(service, argument),
         }
     }
@@ -136,11 +138,12 @@ impl ServerHandle {
     /// but the interface's.
     ///
     /// # Errors
-    /// [`Error::Inherited`]; or the server is gone, or does not answer within 5 seconds. If it answers later, what it grants
-    /// is valid from then on.
+    /// [`Error::Inherited`], [`Error::MayNotWait`]; or the server is gone, or does not answer within 5 seconds. If it answers later, what it
+    /// grants is valid from then on.
     pub fn adjust(&self, pending_bytes: usize, pending_requests: u32) -> Result<(usize, u32), Error> {
         match &self.0 {
             Place::Here(_) => Ok((usize::MAX, u32::MAX)),
+            Place::There(_) if sequel::is_hijacked() => Err(Error::MayNotWait),
             Place::There(carrier) => carrier.adjust(pending_bytes, pending_requests),
         }
     }

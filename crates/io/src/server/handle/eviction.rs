@@ -12,7 +12,7 @@ use crate::contract::{Contract, Originated};
 use crate::deadline::deadline_after;
 use crate::exchange::Exchange;
 use crate::primitive::spawn;
-use crate::{Error, ServerHandle};
+use crate::{Error, ServerHandle, sequel};
 
 /// A request that a contractor made of a server.
 struct Subcontract {
@@ -30,7 +30,7 @@ impl Originated for Subcontract {
     fn evict(&self, reason: &Error, grace: Duration) {
         if let Some(exchange) = self.exchange.upgrade() {
             self.server.evict(&exchange, reason, grace);
-            exchange.wait_for_asking(grace);
+            exchange.wait_for_asking(sequel::patience(grace));
         }
     }
 }
