@@ -209,7 +209,7 @@ impl Interface {
     /// ([`Pending::then`]) spawns it, since otherwise no task might be waiting when a reply comes.
     ///
     /// # Errors
-    /// Always: the run time is shut down.
+    /// Always [`Error::Aborted`], when the run time is shut down.
     pub async fn attend(&self) -> Result<Infallible, Error> {
         loop {
             let told = self.again.notified();

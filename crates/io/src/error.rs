@@ -50,8 +50,8 @@ pub enum Error {
         /// The server's name.
         server: String,
     },
-    /// A continuation that named a cost of no more than [`HIJACK_LIMIT`](crate::HIJACK_LIMIT) would wait: others wait for its thread. A request
-    /// by `send` was not sent; one that was submitted goes on, unobserved.
+    /// A continuation that named a cost of no more than [`HIJACK_LIMIT`](crate::HIJACK_LIMIT) would wait, or a server in this process that it
+    /// calls: others wait for its thread. A request by `send` was not sent; one that was submitted goes on, unobserved.
     #[error(
         "a continuation of so little cost may not wait, as others wait for its thread; submit the request, and name a continuation for it, or name a cost beyond HIJACK_LIMIT (`Pending::then`)"
     )]

@@ -245,7 +245,7 @@ impl<'i> Pending<'i> {
     /// lets it go: only the rest is given up. If it does not let go in time, [`Failed::actual`] says how far it had come.
     ///
     /// This waits until the server has let the request go, at most for
-    /// [`Limits::abort_timeout`](crate::Limits::abort_timeout).
+    /// [`Limits::abort_timeout`](crate::Limits::abort_timeout); in a short continuation ([`Pending::then`]), not at all.
     ///
     /// # Errors
     /// [`Error::Aborted`], normally, where nothing was final.
@@ -307,22 +307,36 @@ impl<'i> Pending<'i> {
 impl Pending<'static> {
     /// Has `act` run with what came of the request, where the reply is taken: a continuation. `cost` says how long it takes at most.
     ///
-    /// It runs once, whatever becomes of the request: with the error, if the request was aborted, its time is over, its server has dropped
-    /// it, has panicked or has gone. If the reply is there already, it runs at once. A child made by fork runs no continuation of its
-    /// parent's; one that calls this has it run with [`Error::Inherited`]. A panic of `act` ends there, after the panic hook.
+    /// It runs once: with the reply, or with the error if the request was aborted, its time is over, or its server has dropped it, has panicked
+    /// or has gone. If the reply is there already, it runs at once. A child made by fork runs no continuation of its parent's; one that calls
+    /// this has it run with [`Error::Inherited`]. A panic of `act` ends there, after the panic hook.
     ///
-    /// It runs in whatever thread takes the reply: one that waits for another reply of that server or calls
+    /// Until it has run, it keeps the server: one in this process is not dropped and does not hear that its client has left, and a
+    /// connection stays open, even if the program has dropped all handles. So if the server never replies, it never runs. Give a request a
+    /// timeout ([`Request::timeout`](crate::Request::timeout)) unless its server is sure to reply.
+    ///
+    /// *The thread* that runs it is whatever thread takes the reply: one that waits for another reply of that server or calls
     /// [`Interface::collect`], a thread of the server's that replies in this process, or one of Genie's (a timeout, a server that goes).
     /// As with [`Pending::poll`], *some thread must wait for a reply of that server or call [`Interface::collect`]*; on tokio,
-    /// `genie::tokio::Interface::attend` does. None of Genie's locks is held, so it may make requests of any server, by
-    /// [`Request::submit`](crate::Request::submit), and take replies that are there. A thread of the server's may hold locks of the
-    /// server's own: a server in this process that its clients' continuations ask again replies without them.
+    /// `genie::tokio::Interface::attend` does. None of Genie's locks is held, so `act` may make requests, by
+    /// [`Request::submit`](crate::Request::submit), and take replies that are there. *It takes no lock that any thread holds while it makes
+    /// requests, waits for replies or collects them*: that thread may be the one that runs `act`, and would wait for itself. A thread of
+    /// the server's may hold locks of the server's own: a server in this process that its clients' continuations ask again replies without
+    /// them.
     ///
-    /// *The cost* is what others may be kept waiting by `act`. A thread that takes replies runs continuations of no more than
-    /// [`HIJACK_LIMIT`](crate::HIJACK_LIMIT) together before it looks for the next replies; the rest get a thread, in which they run one after
-    /// the other. One that costs more than that limit alone gets a thread of its own (some 30 us more), and may wait there as long as it likes.
-    /// Others must not wait: [`Request::send`](crate::Request::send) fails with [`Error::MayNotWait`], and so does [`Pending::sync`] where the
-    /// reply is not there. One that takes longer than it said is counted ([`overruns`](crate::overruns)).
+    /// *The cost* is how long `act` may keep others waiting. A continuation is short if it costs no more than
+    /// [`HIJACK_LIMIT`](crate::HIJACK_LIMIT), and else long. A thread that takes replies runs short ones, in the order of the replies, while
+    /// their costs add up to no more than that limit; then it looks for the next replies. One that takes longer than it said is counted
+    /// ([`overruns`](crate::overruns)), and counts towards the limit with what it took. The short ones that are left run one after the other
+    /// in another thread. Each long one gets a thread of its own, which takes some 30 us more. So continuations of replies that were taken at
+    /// different times may run at the same time, and in any order. Nothing limits the number of these threads; where none can be
+    /// started, even a long continuation runs in the thread that takes the reply.
+    ///
+    /// *Waiting*: a long continuation may wait as long as it likes. A short one may not, nor may the code of a server in this process to which
+    /// it submits a request. [`Request::send`](crate::Request::send) fails with [`Error::MayNotWait`] there, and so do
+    /// [`Pending::sync`] where the reply is not there, and questions to servers in other processes
+    /// ([`Interface::preferred`], [`ServerHandle::adjust`]). Calls that wait for a given time, such as [`Pending::wait`], only look, and
+    /// [`Pending::abort`] gives the request up at once. Genie does not see whatever else would wait, such as connecting to a server: leave it to a long one.
     ///
     /// ```
     /// # use std::{sync::mpsc, time::Duration};
