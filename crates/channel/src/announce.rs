@@ -4,18 +4,23 @@
 //! the object's descriptor over the control socket: read-only, unless the server is to write into the object. No thread
 //! waits for the server to read it: a record on the ring says which message the request rests on. Announcements are
 //! remembered, so that later requests cost a look at a short list. Another client's arena is withdrawn as soon as nothing
-//! here can name it any more: until then that client, which may have gone, does not have its memory back.
+//! here can name it any more: until then that client, which may have gone, does not have its memory back. An object of the client's own
+//! is withdrawn when the space lets it go, by the thread that does so; the channel is a registrar of the space.
 //! Invariants: when another object takes an announced object's place, the old object is withdrawn before the new one is
-//! announced.
+//! announced. Each object that was announced is withdrawn once at most.
 //! Source: thesis §5.1; docs/channel.md.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use genie_io::Error;
 use genie_io::carrier::Shown;
-use genie_memory::{Extent, LenderId, Mirror, Space, Span, WeakMirror};
+use genie_memory::{
+    Extent, LenderId, Mirror, Registrar, Registration, SharedObject, Space, Span, WeakMirror,
+};
+use genie_sys::lock::Mutex;
 use smallvec::SmallVec;
 
 use super::link::Link;
@@ -32,10 +37,8 @@ pub(super) struct Announcements {
     space: Space,
     base: usize,
     own: Arena,
-    /// What is announced of the client's own arena, as (start, end, for writing); valid while the space's objects are those
-    /// of `version`.
-    current: SmallVec<[(usize, usize, bool); 4]>,
-    version: u64,
+    /// Has objects withdrawn that the space lets go; there is none where nothing is announced.
+    _registration: Option<Registration>,
     /// Arenas of other clients, from whose requests parts are forwarded; numbered from 1. An entry does not hold its mirror.
     lent: Vec<Option<(WeakMirror, Arena)>>,
     tally: Tally,
@@ -55,20 +58,55 @@ struct Tally {
 }
 
 /// The announced objects of one arena.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Arena {
-    objects: Vec<Known>,
+    /// By their starts.
+    objects: BTreeMap<usize, Known>,
+    numbers: Arc<Numbers>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
     /// The object's number in the process that it comes from.
     id: u64,
-    /// Its number on this channel.
-    number: u64,
-    start: usize,
     end: usize,
     writes: bool,
+}
+
+/// The numbers that announced objects of one arena have on this channel.
+#[derive(Debug)]
+struct Numbers {
+    link: Weak<Link>,
+    /// By the numbers that the objects have in the process that they come from. No thread uses a space while it has this lock.
+    numbers: Mutex<BTreeMap<u64, u64>>,
+    /// Some objects were withdrawn that the arena's table may still have.
+    has_withdrawn: AtomicBool,
+}
+
+impl Registrar for Numbers {
+    fn added(&self, _: &SharedObject) {}
+
+    fn removed(&self, object: &SharedObject) {
+        self.withdraw(object.id.number());
+    }
+}
+
+impl Numbers {
+    /// Withdraws an object if it was announced.
+    fn withdraw(&self, id: u64) {
+        let Some(number) = self.numbers.lock().remove(&id) else { return };
+        // Release pairs with the look before a request is sent: whoever has seen the object go sees this.
+        self.has_withdrawn.store(true, Ordering::Release);
+        if let Some(link) = open(&self.link) {
+            // If it cannot be said, the channel ends, which withdraws everything.
+            let _ = link.say(&Message::Withdraw(number), Vec::new());
+        }
+    }
+}
+
+/// The link of a channel that is this process's, and not over.
+fn open(link: &Weak<Link>) -> Option<Arc<Link>> {
+    link.upgrade().filter(|link| !link.is_gone() && !link.is_inherited())
 }
 
 /// Withdraws an arena when its mirror is dropped.
@@ -80,8 +118,7 @@ struct Withdrawal {
 
 impl Drop for Withdrawal {
     fn drop(&mut self) {
-        let has_channel = |link: &Arc<Link>| !link.is_gone() && !link.is_inherited();
-        if let Some(link) = self.link.upgrade().filter(has_channel) {
+        if let Some(link) = open(&self.link) {
             link.withdraw_arena(self.number);
         }
     }
@@ -98,18 +135,20 @@ struct Found {
 pub(super) type Segments = SmallVec<[Segment; 2]>;
 
 impl Announcements {
-    pub(super) fn new(space: Space, lender: LenderId, trust: Trust) -> Self {
-        let base = space.aliases_base();
+    pub(super) fn new(space: Space, link: &Arc<Link>, lender: LenderId, trust: Trust) -> Self {
+        let own = Arena::new(link);
+        let is_silent = trust == Trust::Copied;
+        let numbers = Arc::clone(&own.numbers);
+        let registration = (!is_silent).then(|| space.register(numbers));
         Self {
+            base: space.aliases_base(),
             space,
-            base,
-            own: Arena::default(),
-            current: SmallVec::new(),
-            version: 0,
+            own,
+            _registration: registration,
             lent: Vec::new(),
             tally: Tally::default(),
             lender,
-            is_silent: trust == Trust::Copied,
+            is_silent,
         }
     }
 
@@ -165,23 +204,12 @@ impl Announcements {
             if offset >= self.space.aliases_len() {
                 return Err(Error::Elsewhere { addr: span.addr(), len: span.len() });
             }
-            if !self.is_silent && !self.is_current(offset, span.len(), writes) {
+            if !self.is_silent && !self.own.has(offset, span.len(), writes) {
                 self.ensure_own(link, offset, span.len(), writes)?;
             }
             segments.push(segment(OWN, offset, span.len()));
         }
         Ok(())
-    }
-
-    /// Whether a look at the short list shows that memory was announced.
-    fn is_current(&mut self, offset: usize, len: usize, writes: bool) -> bool {
-        let version = self.space.objects_version();
-        if version != self.version {
-            self.version = version;
-            self.current.clear();
-        }
-        let end = offset + len;
-        self.current.iter().any(|known| known.0 <= offset && end <= known.1 && (known.2 || !writes))
     }
 
     fn ensure_own(&mut self, link: &Arc<Link>, offset: usize, len: usize, writes: bool) -> Result<(), Error> {
@@ -202,13 +230,7 @@ impl Announcements {
             }
             None => Err(Error::Elsewhere { addr: at, len }),
         };
-        self.own.ensure(link, OWN, (offset, len, writes), &mut self.tally, find, share)?;
-        if let Some(known) =
-            self.own.objects.iter().find(|known| known.start <= offset && offset + len <= known.end)
-        {
-            self.current.push((known.start, known.end, known.writes));
-        }
-        Ok(())
+        self.own.ensure(link, OWN, (offset, len, writes), &mut self.tally, find, share)
     }
 
     fn ensure_lent(
@@ -245,7 +267,7 @@ impl Announcements {
         let (base, len) = (mirror.base() as u64, mirror.len() as u64);
         let place = ArenaPlace { number, granule: mirror.granules(), base, len };
         self.tally.message = link.say(&Message::Arena(place), vec![mirror.lifeline()?])?;
-        let announced = Some((mirror.downgrade(), Arena::default()));
+        let announced = Some((mirror.downgrade(), Arena::new(link)));
         match self.lent.get_mut(index) {
             Some(vacant) => *vacant = announced,
             None => self.lent.push(announced),
@@ -256,6 +278,34 @@ impl Announcements {
 }
 
 impl Arena {
+    fn new(link: &Arc<Link>) -> Self {
+        let link = Arc::downgrade(link);
+        let numbers = Numbers { link, numbers: Mutex::default(), has_withdrawn: AtomicBool::new(false) };
+        Self { objects: BTreeMap::new(), numbers: Arc::new(numbers) }
+    }
+
+    /// Whether a look at the table shows that `len` bytes from `offset` on were announced.
+    fn has(&mut self, offset: usize, len: usize, writes: bool) -> bool {
+        if self.numbers.has_withdrawn.load(Ordering::Acquire) {
+            self.forget_withdrawn();
+        }
+        let (mut at, end) = (offset, offset + len);
+        while at < end {
+            match self.objects.range(..=at).next_back() {
+                Some((_, known)) if at < known.end && (known.writes || !writes) => at = known.end,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    #[cold]
+    fn forget_withdrawn(&mut self) {
+        self.numbers.has_withdrawn.store(false, Ordering::Relaxed);
+        let numbers = self.numbers.numbers.lock();
+        self.objects.retain(|_, known| numbers.contains_key(&known.id));
+    }
+
     /// Announces the objects that hold `len` bytes from `offset` on, unless the server knows them and has the rights it needs.
     fn ensure(
         &mut self,
@@ -272,7 +322,7 @@ impl Arena {
             let found = find(at).ok_or_else(missing)?;
             let end = found.start + found.len;
             let is_known = |known: &Known| known.id == found.id && (known.writes || !writes);
-            if !self.objects.iter().any(is_known) {
+            if !self.objects.get(&found.start).is_some_and(is_known) {
                 self.announce(link, arena, &found, writes, tally, share(at, writes)?)?;
             }
             at = end;
@@ -291,20 +341,18 @@ impl Arena {
     ) -> Result<(), Error> {
         let Found { id, start, len } = *found;
         let end = start + len;
-        let is_replaced = |known: &Known| known.start < end && start < known.end;
-        for known in self.objects.iter().filter(|known| is_replaced(known) && known.id != id) {
-            tally.message = link.say(&Message::Withdraw(known.number), Vec::new())?;
+        let is_replaced = |at: usize, known: &Known| at < end && start < known.end && known.id != id;
+        for (_, known) in self.objects.extract_if(.., |at, known| is_replaced(*at, known)) {
+            self.numbers.withdraw(known.id);
         }
-        let same = self.objects.iter().find(|known| known.id == id).map(|known| known.number);
-        let number = same.unwrap_or_else(|| {
+        let number = *self.numbers.numbers.lock().entry(id).or_insert_with(|| {
             tally.object += 1;
             tally.object
         });
-        self.objects.retain(|known| !is_replaced(known));
         let (start64, len64) = (start as u64, len as u64);
         let place = ObjectPlace { arena, id: number, start: start64, len: len64, writable: writes };
         tally.message = link.say(&Message::Object(place), vec![descriptor])?;
-        self.objects.push(Known { id, number, start, end, writes });
+        self.objects.insert(start, Known { id, end, writes });
         Ok(())
     }
 }

@@ -321,7 +321,8 @@ fn remote(
     (ends, bell): (Ends, Event),
     link: Link,
 ) -> Arc<Remote> {
-    let announcements = Announcements::new(space.clone(), parties.lender, welcome.trust);
+    let link = Arc::new(link);
+    let announcements = Announcements::new(space.clone(), &link, parties.lender, welcome.trust);
     let limit = usize::try_from(welcome.limits.pending_bytes).unwrap_or(usize::MAX);
     Arc::new(Remote {
         name: welcome.name,
@@ -347,7 +348,7 @@ fn remote(
         is_tended: AtomicBool::new(false),
         wants_bell: AtomicBool::new(false),
         is_accepting: AtomicBool::new(false),
-        link: Arc::new(link),
+        link,
     })
 }
 

@@ -12,6 +12,7 @@ mod filling;
 mod keep;
 mod layouts;
 mod limits;
+mod registered;
 mod replacement;
 mod room;
 mod supplied;

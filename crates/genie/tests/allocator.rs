@@ -4,11 +4,14 @@
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
 use genie::mechanism::{Passing, Protection, Space, Thresholds};
@@ -16,7 +19,7 @@ use genie::{
     Connect, Direction, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service,
     ServiceId,
 };
-use genie_memory::{Data, Usage};
+use genie_memory::{Data, ObjectId, Registrar, SharedObject, Usage};
 use genie_sys::lock::{Mutex, MutexGuard};
 use image::{ImageBuffer, Rgba};
 
@@ -52,14 +55,14 @@ fn is_block(memory: *const u8, len: usize) -> bool {
     space().region_at(memory.addr(), len).is_some()
 }
 
-/// The object that holds a byte, and where it starts among the aliases.
+/// The object that holds a byte, and how far the byte is from its start.
 #[track_caller]
-fn object_of(memory: *const u8) -> (u64, usize) {
+fn object_of(memory: *const u8) -> (ObjectId, usize) {
     let space = space();
     let reference = space.reference(memory.addr(), 1, Direction::Out).expect("a block");
     let alias = reference.segments()[0].addr() - space.aliases_base();
     let object = space.object_at(alias).expect("its object");
-    (object.id.number(), alias - object.start)
+    (object.id, alias - object.start)
 }
 
 /// A vector of bytes that tell their places.
@@ -205,7 +208,7 @@ fn a_picture_reaches_a_server_over_a_channel_without_copying_and_leaves_it_when_
 }
 
 /// The object of a picture that is freed at once.
-fn picture_object() -> u64 {
+fn picture_object() -> ObjectId {
     object_of(picture().as_ptr()).0
 }
 
@@ -329,14 +332,64 @@ fn a_freed_block_is_the_next_one_of_its_length() {
     let first = vec![1u8; len];
     let addr = first.as_ptr().addr();
     drop(first);
-    let version = space().objects_version();
+    let table = Arc::new(Table::default());
+    let _registration = space().register(table.clone());
+    let calls = table.calls();
     let vec: Vec<u8> = Vec::with_capacity(len);
     assert_eq!(vec.as_ptr().addr(), addr);
     drop(vec);
     let zeroed = vec![0u8; len];
     assert_eq!(zeroed.as_ptr().addr(), addr);
     assert!(zeroed.iter().all(|byte| *byte == 0), "what was there before is not");
-    assert_eq!(space().objects_version(), version, "no object was made or given up");
+    assert_eq!(table.calls(), calls, "no object was made or given up");
+}
+
+/// A registrar whose calls take a lock.
+#[derive(Default)]
+struct Table {
+    objects: Mutex<BTreeSet<ObjectId>>,
+    calls: AtomicUsize,
+}
+
+impl Table {
+    /// How often it was called; what is yet to be told is told first.
+    fn calls(&self) -> usize {
+        checked();
+        self.calls.load(Relaxed)
+    }
+}
+
+impl Registrar for Table {
+    fn added(&self, object: &SharedObject) {
+        self.objects.lock().insert(object.id);
+        self.calls.fetch_add(1, Relaxed);
+    }
+
+    fn removed(&self, object: &SharedObject) {
+        self.objects.lock().remove(&object.id);
+        self.calls.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn who_allocates_and_frees_waits_for_no_registrar() {
+    let _alone = alone();
+    let table = Arc::new(Table::default());
+    let _registration = space().register(table.clone());
+    let objects = table.objects.lock();
+    let (calls, vec) = (table.calls.load(Relaxed), pattern(6, 11 * MIB));
+    drop(objects);
+    assert_eq!(table.calls.load(Relaxed), calls, "an allocation has called the registrar");
+    // Data of a request is in no object of which the registrar was not told.
+    let (id, _) = object_of(vec.as_ptr());
+    assert!(table.objects.lock().contains(&id));
+    let _shown = space().share(id).expect("a descriptor");
+    let objects = table.objects.lock();
+    drop(vec);
+    assert!(objects.contains(&id), "freeing a block has called the registrar");
+    drop(objects);
+    checked();
+    assert!(!table.objects.lock().contains(&id), "its object is gone");
 }
 
 #[test]
@@ -345,10 +398,7 @@ fn a_block_that_a_peer_was_shown_is_given_back_when_it_is_freed() {
     let vec = pattern(4, 7 * MIB);
     let (id, _) = object_of(vec.as_ptr());
     let space = space();
-    let alias =
-        space.reference(vec.as_ptr().addr(), 1, Direction::Out).expect("a block").segments()[0].addr();
-    let object = space.object_at(alias - space.aliases_base()).expect("its object");
-    let shown = space.share(object.id).expect("a descriptor");
+    let shown = space.share(id).expect("a descriptor");
     let objects = checked().objects;
     drop(vec);
     assert_eq!(checked().objects, objects - 1);

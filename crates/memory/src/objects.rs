@@ -9,30 +9,19 @@
 //! least 1 GiB.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use genie_sys::{Access, GranuleKind, Inode, Object};
 
 use crate::backing::{MappedAt, Owner};
+use crate::registrars::{Registrar, Registration};
 use crate::space::{Core, Space, State};
 use crate::tables::granule::{GranuleRuns, runs_of};
 use crate::tables::lent_objects::Origin;
 use crate::tables::objects::{Entry, OBJECT_LEN, first_len};
 use crate::tables::runs::Run;
-use crate::{Error, LenderId, ObjectId, Result};
-
-/// What a peer is told of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SharedObject {
-    /// Its name.
-    pub id: ObjectId,
-    /// Where its aliases start, in bytes from [`Space::aliases_base`] on.
-    pub start: usize,
-    /// Its length in bytes.
-    pub len: usize,
-    /// Who lent it; `None` for the space's own objects.
-    pub lender: Option<LenderId>,
-}
+use crate::{Error, LenderId, ObjectId, Result, SharedObject};
 
 impl Space {
     /// The first address of the aliases, from which offsets of segments are counted.
@@ -45,10 +34,48 @@ impl Space {
         self.core().aliases().len()
     }
 
-    /// A number that changes whenever the space gets another object or loses one: until then, what [`Space::object_at`]
-    /// said stays true.
-    pub fn objects_version(&self) -> u64 {
-        self.core().common.objects_version.load(Ordering::Acquire)
+    /// Has a registrar told of the space's memory objects, as long as the registration exists. First it is told of those that there
+    /// are, and which of them were shown: when this returns, it has been.
+    ///
+    /// A handle that is one granule size alone ([`Space::alone`], [`Space::small`]) tells of objects of that size alone. In a child made by
+    /// fork, the registrar is told of nothing.
+    ///
+    /// # Cost
+    /// Whoever uses the space pays a load when it lets go of the space's lock. When an object is made, shown or let go, each registrar
+    /// is called.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use genie_memory::{Config, Registrar, SharedObject, Space};
+    ///
+    /// #[derive(Default)]
+    /// struct Table(Mutex<Vec<SharedObject>>);
+    ///
+    /// impl Registrar for Table {
+    ///     fn added(&self, object: &SharedObject) {
+    ///         self.0.lock().unwrap().push(*object);
+    ///     }
+    ///
+    ///     fn removed(&self, object: &SharedObject) {
+    ///         self.0.lock().unwrap().retain(|known| known.id != object.id);
+    ///     }
+    /// }
+    ///
+    /// let space = Space::new(&Config::default())?;
+    /// let table = Arc::new(Table::default());
+    /// let _registration = space.register(table.clone());
+    /// let buffer = space.system_buffer(5000)?;
+    /// for backing in buffer.data().backings() {
+    ///     let (inode, offset) = backing.object().expect("memory of the space's is in an object");
+    ///     let known = table.0.lock().unwrap().iter().any(|known| known.inode == inode && offset < known.len);
+    ///     assert!(known);
+    /// }
+    /// # Ok::<(), genie_memory::Error>(())
+    /// ```
+    pub fn register(&self, registrar: Arc<dyn Registrar>) -> Registration {
+        let spaces = self.each().filter(|space| !space.is_inherited());
+        Registration::new(spaces.map(|space| space.core().lock().objects.seat(&registrar)).collect())
     }
 
     /// The object that is mapped at `offset` among the aliases.
@@ -59,9 +86,7 @@ impl Space {
             self.each().filter_map(|space| Some((space.core(), space.core().granule_at(offset)?))).last()?;
         core.ensure_own().ok()?;
         let state = core.lock();
-        let Entry { id, granules, lender, .. } = state.objects.get(granule)?;
-        let (start, len) = (core.alias_offset(granules.start), core.bytes(granules.len));
-        Some(SharedObject { id: *id, start, len, lender: *lender })
+        state.objects.get(granule).map(Entry::shared)
     }
 
     /// Gives the memory of all small pages that nothing uses back to the kernel, those that are kept for reuse included. They hold
@@ -100,9 +125,9 @@ impl Space {
     ) -> Result<OwnedFd> {
         self.core().ensure_own()?;
         for space in self.each() {
-            let mut state = space.core().lock();
-            if let Some(entry) = state.objects.named(id) {
-                return entry.describe(describe);
+            match space.core().lock().objects.describe(id, &describe) {
+                Err(Error::NoObject) => {}
+                result => return result,
             }
         }
         Err(Error::NoObject)
@@ -121,8 +146,9 @@ impl Owner for Core {
     fn share_at(&self, addr: usize, inode: Inode) -> Result<OwnedFd> {
         let (_, granule) = self.granule_shown_at(addr).ok_or(Error::NoObject)?;
         let mut state = self.lock();
-        let entry = state.objects.get_mut(granule).filter(|entry| entry.object.inode() == inode);
-        entry.ok_or(Error::NoObject)?.describe(Object::read_only)
+        let entry = state.objects.get(granule).filter(|entry| entry.object.inode() == inode);
+        let id = entry.ok_or(Error::NoObject)?.id;
+        state.objects.describe(id, Object::read_only)
     }
 }
 
@@ -256,9 +282,10 @@ impl State {
     pub(crate) fn adopt(&mut self, core: &Core, object: Object) -> Result<()> {
         let granules = Run { start: self.granules.own(), len: core.granules(0, object.len()) };
         self.granules.reserve(granules)?;
-        core.aliases().map(core.alias_offset(granules.start), &object, 0, object.len())?;
+        let start = core.alias_offset(granules.start);
+        core.aliases().map(start, &object, 0, object.len())?;
         self.granules.add_object(granules.len);
-        self.objects.add(granules, object, None);
+        self.objects.add(granules, start, object, None);
         Ok(())
     }
 
@@ -298,7 +325,7 @@ impl State {
             return Err(error);
         }
         self.granules.add_lent_object(lender, granules, origin);
-        self.objects.add(granules, object, Some(lender));
+        self.objects.add(granules, offset, object, Some(lender));
         Ok(())
     }
 

@@ -8,8 +8,13 @@
 mod child;
 mod machine;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
 use child::{Child, ExitOutcome, fork_child};
-use genie_memory::{Inheritance, InputPlan};
+use genie_memory::{Inheritance, InputPlan, Registrar, SharedObject};
+use genie_sys::lock::Mutex;
 use machine::{Machine, checked, output, pattern, proc, same, seen};
 
 on_each_kind!(
@@ -17,6 +22,7 @@ on_each_kind!(
     what_was_mapped_anew_is_not_inherited_either,
     a_child_that_is_given_a_copy_has_it_to_itself,
     an_inheritance_that_is_not_taken_leaves_nothing,
+    a_child_drops_a_registration_whose_registrar_is_in_a_call,
 );
 
 fn load(addr: usize) -> u8 {
@@ -133,4 +139,52 @@ fn an_inheritance_that_is_not_taken_leaves_nothing(machine: Machine) {
     }
     assert!(proc::mapping_count() < before + 100);
     assert_hidden_from_children(buffer.addresses().start, "a buffer that was not taken over");
+}
+
+/// Counts its calls; the second one says that it is there, and ends when it is told to.
+struct Counting {
+    calls: AtomicUsize,
+    called: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Registrar for Counting {
+    fn added(&self, _: &SharedObject) {
+        if self.calls.fetch_add(1, Ordering::Relaxed) == 1 {
+            self.called.send(()).expect("the test is there");
+            self.go_on.lock().recv().expect("the test is there");
+        }
+    }
+
+    fn removed(&self, _: &SharedObject) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn a_child_drops_a_registration_whose_registrar_is_in_a_call(machine: Machine) {
+    let space = machine.space(8);
+    let ((called, is_called), (open, go_on)) = (channel(), channel());
+    let counting = Arc::new(Counting { calls: AtomicUsize::new(0), called, go_on: Mutex::new(go_on) });
+    let mut registration = Some(space.register(counting.clone()));
+    let calls = || counting.calls.load(Ordering::Relaxed);
+    assert_eq!(calls(), 1);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let object = genie_sys::Object::create(machine.kind, machine.granule()).unwrap();
+            machine::lend(&space, space.add_lender(), object).unwrap();
+        });
+        is_called.recv().expect("it is called");
+        let inherited = &mut registration;
+        // It frees memory: the C library's `fork` leaves its allocator usable. The child's copies of the space and of what was
+        // allocated there go with the child.
+        let outcome = child(|| {
+            drop(inherited.take());
+            calls() as u8
+        });
+        assert_eq!(outcome.wait().expect("its end"), ExitOutcome::Code(2), "nothing is told to the child");
+        open.send(()).expect("it waits");
+    });
+    drop(registration);
+    drop(space);
+    assert_eq!(calls(), 2);
 }

@@ -21,6 +21,7 @@ mod programs;
 mod promises;
 mod queues;
 mod regions;
+mod registrars;
 mod reuse;
 mod shortages;
 mod swap;

@@ -11,6 +11,7 @@
 
 use genie_sys::Object;
 
+use crate::registrars::Quiet;
 use crate::space::{Core, Space, State};
 use crate::tables::granule::{GranuleRuns, Place, runs_of};
 use crate::tables::objects::Objects;
@@ -45,6 +46,7 @@ impl Space {
     /// Allocates a block of at least `len` bytes whose address is a multiple of `align`. None where memory, addresses,
     /// descriptors or mappings run short.
     pub(super) fn take_block(&self, bounds: &Bounds, len: usize, align: usize) -> Option<Taken> {
+        let _quiet = Quiet::begin();
         let core = self.core();
         let count = class(core.granules(0, len))?;
         let mut guard = core.lock();
@@ -80,6 +82,7 @@ impl Space {
 
     /// Frees the block at `addr`: keeps it, or gives its granules up, now or when the last request lets go of them.
     pub(super) fn give_block(&self, bounds: &Bounds, addr: usize) {
+        let _quiet = Quiet::begin();
         let core = self.core();
         let mut guard = core.lock();
         let state = &mut *guard;
@@ -104,6 +107,7 @@ impl Space {
         len: usize,
         align: usize,
     ) -> Option<usize> {
+        let _quiet = Quiet::begin();
         let core = self.core();
         let count = class(core.granules(0, len))?;
         let mut guard = core.lock();
@@ -170,13 +174,14 @@ impl State {
         let (asked, count) = (object.len(), core.granules(0, object.len()));
         let granules =
             self.granules.lent_objects.take_numbers(count).ok_or_else(|| self.no_room(core, asked))?;
-        let map = || Ok(core.aliases().map_unfilled(core.alias_offset(granules.start), &object, 0, asked)?);
+        let start = core.alias_offset(granules.start);
+        let map = || Ok(core.aliases().map_unfilled(start, &object, 0, asked)?);
         if let Err(error) = self.granules.reserve(granules).and_then(|()| map()) {
             self.granules.lent_objects.give_numbers(granules);
             return Err(error);
         }
         self.granules.add_separate_object(granules);
-        self.objects.add(granules, object, Some(LenderId::NOBODY));
+        self.objects.add(granules, start, object, Some(LenderId::NOBODY));
         Ok(granules)
     }
 

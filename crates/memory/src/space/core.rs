@@ -11,6 +11,7 @@ use genie_sys::{Arena, GranuleKind};
 
 use super::config::{Config, Faults, Granularity, Protection};
 use crate::locked::Locked;
+use crate::registrars::Registrars;
 use crate::tables::State;
 use crate::tables::granule::Granules;
 use crate::tables::objects::Objects;
@@ -53,6 +54,7 @@ pub(crate) struct Core {
     /// The count of missing memory at the last look for losses.
     pub(crate) missing_seen: AtomicU32,
     pub(crate) has_losses: AtomicBool,
+    pub(crate) registrars: Arc<Registrars>,
     state: Mutex<State>,
 }
 
@@ -66,8 +68,8 @@ pub(crate) struct Common {
     pub(crate) taken: Arc<AtomicUsize>,
     /// Bytes of the objects that stand in for lenders' memory, which the limit bounds separately.
     pub(crate) standing_in: Arc<AtomicUsize>,
-    /// Counts objects that come or go, and names those that come.
-    pub(crate) objects_version: Arc<AtomicU64>,
+    /// Counts all objects so far, and so names them.
+    objects: Arc<AtomicU64>,
 }
 
 impl Common {
@@ -78,7 +80,7 @@ impl Common {
             guard: Arc::default(),
             taken: Arc::new(AtomicUsize::new(taken)),
             standing_in: Arc::default(),
-            objects_version: Arc::default(),
+            objects: Arc::default(),
         })
     }
 }
@@ -121,7 +123,8 @@ impl Core {
         let protected = Arc::new(AtomicU32::new(0));
         let [slots, own, lent] = [windows.len(), own, lent].map(|len| (len / granule) as u32);
         let slots = Slots::new(slots, Arc::clone(&protected));
-        let objects = Objects::new(Arc::clone(&common.objects_version));
+        let registrars = Arc::new(Registrars::default());
+        let objects = Objects::new(Arc::clone(&common.objects), Arc::clone(&registrars));
         Ok(Self {
             maker: Maker::this_process(),
             unreserved: objects.unreserved(),
@@ -141,6 +144,7 @@ impl Core {
             guard: OnceLock::new(),
             missing_seen: AtomicU32::new(0),
             has_losses: AtomicBool::new(false),
+            registrars,
             state: Mutex::new(State::new(Granules::new(own, lent), slots, objects)),
         })
     }
@@ -236,13 +240,17 @@ impl Core {
     /// In a child made by fork. Functions that may be called for an inherited space look at [`Core::is_own`] first.
     pub(crate) fn lock(&self) -> Locked<'_> {
         assert!(self.is_own(), "{}", Error::Inherited);
-        Locked::by(|| self.state.lock())
+        Locked::by(&self.registrars, || self.state.lock())
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
         backing::leave(self.first_alias());
+        if self.is_own() {
+            self.state.get_mut().objects.end();
+            self.registrars.tell();
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use genie_sys::{GranuleKind, Object};
 
+use crate::registrars::{Change, Registrar, Registrars, Seat};
 use crate::tables::runs::Run;
-use crate::{Error, LenderId, Result};
+use crate::{Error, LenderId, ObjectId, Result, SharedObject};
 
 /// A space grows by objects of this length or more, once it has grown to that, so that buffers seldom span two.
 pub(crate) const OBJECT_LEN: usize = 32 << 20;
@@ -24,17 +25,6 @@ pub(crate) const fn first_len(kind: GranuleKind) -> usize {
     }
 }
 
-/// Names a memory object of a space; never reused within it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ObjectId(u64);
-
-impl ObjectId {
-    /// The name as a number.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-}
-
 /// All objects of a space.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
@@ -42,15 +32,18 @@ pub(crate) struct Objects {
     objects: BTreeMap<u32, Entry>,
     /// How many are not of reserved huge pages; may be read without the space's lock.
     unreserved: Arc<AtomicU32>,
-    /// Counts changes, and so names objects; may be read without the space's lock.
-    version: Arc<AtomicU64>,
+    /// Counts objects, and so names them.
+    count: Arc<AtomicU64>,
+    registrars: Arc<Registrars>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: ObjectId,
     pub(crate) granules: Run,
-    pub(crate) object: Object,
+    /// Where its aliases start.
+    start: usize,
+    pub(crate) object: Arc<Object>,
     pub(crate) lender: Option<LenderId>,
     /// Whether a peer may have a descriptor of it.
     pub(crate) shown: bool,
@@ -63,19 +56,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// A descriptor of the object for a peer, as `describe` makes it.
-    ///
-    /// # Errors
-    /// [`Error::NoObject`] when memory of it is somebody's alone; the kernel's reason.
-    pub(crate) fn describe(
-        &mut self,
-        describe: impl Fn(&Object) -> genie_sys::Result<OwnedFd>,
-    ) -> Result<OwnedFd> {
-        if self.concealed {
-            return Err(Error::NoObject);
-        }
-        self.shown = true;
-        Ok(describe(&self.object)?)
+    /// What others are told of the object.
+    pub(crate) fn shared(&self) -> SharedObject {
+        let Self { id, start, ref object, lender, .. } = *self;
+        SharedObject { id, start, len: object.len(), lender, inode: object.inode() }
     }
 
     /// The lenders that can punch holes into the object.
@@ -85,9 +69,9 @@ impl Entry {
 }
 
 impl Objects {
-    /// None yet; changes are counted in `version`.
-    pub(crate) fn new(version: Arc<AtomicU64>) -> Self {
-        Self { version, ..Self::default() }
+    /// None yet; objects are counted in `count`, and `registrars` are told of them.
+    pub(crate) fn new(count: Arc<AtomicU64>, registrars: Arc<Registrars>) -> Self {
+        Self { count, registrars, ..Self::default() }
     }
 
     /// How many there are.
@@ -95,15 +79,16 @@ impl Objects {
         self.objects.len()
     }
 
-    /// Adds an object; nobody has lent it if it was made for one region alone.
-    pub(crate) fn add(&mut self, granules: Run, object: Object, lender: Option<LenderId>) {
+    /// Adds an object, whose aliases are at `start`; nobody has lent it if it was made for one region alone.
+    pub(crate) fn add(&mut self, granules: Run, start: usize, object: Object, lender: Option<LenderId>) {
         let is_separate = lender == Some(LenderId::NOBODY);
         let lender = lender.filter(|_| !is_separate);
         self.count_unreserved(&object, 1);
-        let id = ObjectId(self.version.fetch_add(1, Ordering::Release) + 1);
-        let entrusted = Vec::new();
+        let id = ObjectId(self.count.fetch_add(1, Ordering::Relaxed) + 1);
+        let (object, entrusted) = (Arc::new(object), Vec::new());
         let (shown, concealed) = (false, false);
-        let entry = Entry { id, granules, object, lender, shown, concealed, is_separate, entrusted };
+        let entry = Entry { id, granules, start, object, lender, shown, concealed, is_separate, entrusted };
+        self.registrars.note(Change::Added, entry.shared(), &entry.object);
         self.objects.insert(granules.start, entry);
     }
 
@@ -111,8 +96,32 @@ impl Objects {
     pub(crate) fn remove(&mut self, start: u32) -> Option<Entry> {
         let entry = self.objects.remove(&start)?;
         self.count_unreserved(&entry.object, 1_u32.wrapping_neg());
-        self.version.fetch_add(1, Ordering::Release);
+        self.registrars.note(Change::Removed, entry.shared(), &entry.object);
         Some(entry)
+    }
+
+    /// Forgets all objects, since the space is over.
+    pub(crate) fn end(&mut self) {
+        while let Some(start) = self.objects.keys().next().copied() {
+            self.remove(start);
+        }
+    }
+
+    /// A descriptor of an object for a peer, as `describe` makes it.
+    ///
+    /// # Errors
+    /// [`Error::NoObject`] when there is no such object here, or memory of it is somebody's alone; the kernel's reason.
+    pub(crate) fn describe(
+        &mut self,
+        id: ObjectId,
+        describe: impl Fn(&Object) -> genie_sys::Result<OwnedFd>,
+    ) -> Result<OwnedFd> {
+        let entry = self.objects.values_mut().find(|entry| entry.id == id && !entry.concealed);
+        let entry = entry.ok_or(Error::NoObject)?;
+        if !std::mem::replace(&mut entry.shown, true) {
+            self.registrars.note(Change::Shown, entry.shared(), &entry.object);
+        }
+        Ok(describe(&entry.object)?)
     }
 
     fn count_unreserved(&self, object: &Object, more: u32) {
@@ -131,7 +140,19 @@ impl Objects {
 
     /// The space's own objects.
     pub(crate) fn own(&self) -> impl Iterator<Item = &Object> {
-        self.objects.values().filter(|entry| entry.lender.is_none()).map(|entry| &entry.object)
+        self.objects.values().filter(|entry| entry.lender.is_none()).map(|entry| &*entry.object)
+    }
+
+    /// Seats a registrar, and notes for it what there is.
+    pub(crate) fn seat(&self, registrar: &Arc<dyn Registrar>) -> Seat {
+        let seat = self.registrars.seat(registrar);
+        for entry in self.objects.values() {
+            seat.note(Change::Added, entry.shared(), &entry.object);
+            if entry.shown {
+                seat.note(Change::Shown, entry.shared(), &entry.object);
+            }
+        }
+        seat
     }
 
     /// Each granule of every object.
@@ -141,9 +162,8 @@ impl Objects {
 
     /// Puts on record that a lender can store into an object.
     pub(crate) fn entrust(&mut self, id: ObjectId, lender: LenderId) {
-        if let Some(entry) =
-            self.named(id).filter(|entry| !entry.could_have_taken_it().any(|known| known == lender))
-        {
+        let entry = self.objects.values_mut().find(|entry| entry.id == id);
+        if let Some(entry) = entry.filter(|entry| !entry.could_have_taken_it().any(|known| known == lender)) {
             entry.entrusted.push(lender);
         }
     }
@@ -163,10 +183,6 @@ impl Objects {
         true
     }
 
-    pub(crate) fn named(&mut self, id: ObjectId) -> Option<&mut Entry> {
-        self.objects.values_mut().find(|entry| entry.id == id)
-    }
-
     /// Forgets a lender that is gone.
     pub(crate) fn distrust(&mut self, lender: LenderId) {
         self.objects.values_mut().for_each(|entry| entry.entrusted.retain(|known| *known != lender));
@@ -174,11 +190,6 @@ impl Objects {
 
     pub(crate) fn get(&self, granule: u32) -> Option<&Entry> {
         let (_, entry) = self.objects.range(..=granule).next_back()?;
-        (granule < entry.granules.end()).then_some(entry)
-    }
-
-    pub(crate) fn get_mut(&mut self, granule: u32) -> Option<&mut Entry> {
-        let (_, entry) = self.objects.range_mut(..=granule).next_back()?;
         (granule < entry.granules.end()).then_some(entry)
     }
 
@@ -220,7 +231,7 @@ mod tests {
         let mut objects = Objects::default();
         for start in [0, 4] {
             let object = Object::create(GranuleKind::Base, 4 * 4096).unwrap();
-            objects.add(Run { start, len: 4 }, object, None);
+            objects.add(Run { start, len: 4 }, 4096 * start as usize, object, None);
         }
         objects
     }

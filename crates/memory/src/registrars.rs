@@ -1,0 +1,271 @@
+//! Registrars: code that is told which memory objects a space has.
+//!
+//! Why: whoever registers memory with the kernel or a device (buffers of io_uring, a UMEM of AF_XDP, RDMA), or shows it to another process,
+//! does so once for each object. It must know of an object before data comes that lies in it, and let go of it before other data lies at its
+//! addresses. To ask the space for each request would cost the space's lock, and a count of changes tells only whoever looks.
+//! How: whoever changes the table of objects leaves a note at each registrar's *desk*. When a thread has let go of the space's lock, and
+//! there are notes, it tells the registrars, or waits while another thread does.
+//!
+//! ```text
+//!   thread 1   lock, make an object, leave a note, unlock | tell ............ | use the object's granules
+//!   thread 2              lock, take other granules of that object, unlock | wait | use them
+//! ```
+//!
+//! Invariants: notes are left under the space's lock, and so in the order of the changes; each registrar is told in that order, of one note
+//! at a time. A thread that goes on after it has let go of the lock knows that all changes that it can have seen were told. Nobody is told
+//! under a lock of Genie's.
+//! Threads that must not wait are *quiet*: they tell nobody, and wait for nobody. These are the fault thread, for which stores of the
+//! registrar's may be waiting; a thread that allocates from the space, or frees, whatever locks it holds; and a thread that is in
+//! a registrar's call. What they note is told by the next thread that uses the space, and data of requests is not passed without that.
+//! Source: none in the thesis, whose kernel has all memory at hand.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use genie_sys::fork::Maker;
+use genie_sys::lock::Mutex;
+use genie_sys::{Condvar, Object};
+
+use crate::SharedObject;
+
+/// Is told which memory objects a space has; see [`Space::register`](crate::Space::register).
+///
+/// - *Order.* [`added`](Registrar::added) returns before data of a request lies in the object, [`shown`](Registrar::shown) before a peer can
+///   have the object's descriptor. [`removed`](Registrar::removed) comes when no data lies in the object any more; until it returns,
+///   no data lies at the object's addresses, the object's memory is kept, and no other object has its inode. Calls come one at a time.
+///   A space with granules of two sizes keeps this order among the objects of each size, and may make two calls at once, one of each.
+/// - *Thread.* Any thread that uses the space makes the calls, under no lock of Genie's. To use a space is to make or serve
+///   requests, to allocate or drop buffers, and whatever else asks the space. Other threads that use the space wait until a call returns.
+/// - *Locks.* So a call must neither wait for a thread that uses the space, nor take a lock that a thread holds while it uses the space.
+///   An allocation by `genie::Allocator` is no such use: it calls no registrar, and waits for none.
+/// - *What it may do.* It may use the space, but makes no requests. What it changes there is told when a thread uses the space the next
+///   time, and the thread that is in the call does not wait for that.
+/// - *Panics.* A panic ends the call, and nothing else. The registrar is told of what comes next as if it had returned.
+/// - *Fork.* A child is told of nothing. In a child that a call forks, the program goes no further than to `exec` or `_exit`.
+pub trait Registrar: Send + Sync {
+    /// The space has made an object, or was lent it.
+    fn added(&self, object: &SharedObject);
+
+    /// A peer is about to have a descriptor of the object: it may load from there from now on, or store, too, as its descriptor grants.
+    /// This is told once for each object, with the first descriptor.
+    fn shown(&self, object: &SharedObject) {
+        let _ = object;
+    }
+
+    /// The space has let the object go. It is not mapped among the aliases any more.
+    fn removed(&self, object: &SharedObject);
+}
+
+/// What becomes of an object.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change {
+    Added,
+    Shown,
+    Removed,
+}
+
+/// The registrars of one granule size of a space.
+#[derive(Debug)]
+pub(crate) struct Registrars {
+    maker: Maker,
+    desks: Mutex<Vec<Arc<Desk>>>,
+    /// Notes at all desks that have not been told to the end.
+    untold: AtomicUsize,
+}
+
+/// One registrar, and what it is yet to be told.
+struct Desk {
+    registrar: Arc<dyn Registrar>,
+    notes: Mutex<Notes>,
+    /// Signalled when a note was told.
+    told: Condvar,
+}
+
+#[derive(Default)]
+struct Notes {
+    waiting: VecDeque<Note>,
+    /// How many have been left so far.
+    left: u64,
+    /// How many of these have been told, or were dropped with the registration.
+    told: u64,
+    /// A thread is in the registrar's code.
+    is_calling: bool,
+}
+
+struct Note {
+    change: Change,
+    object: SharedObject,
+    /// Keeps the memory and the inode.
+    _memory: Arc<Object>,
+}
+
+impl Default for Registrars {
+    fn default() -> Self {
+        Self { maker: Maker::this_process(), desks: Mutex::default(), untold: AtomicUsize::new(0) }
+    }
+}
+
+impl Registrars {
+    /// Leaves a note at each desk. The caller holds the space's lock.
+    pub(crate) fn note(&self, change: Change, object: SharedObject, memory: &Arc<Object>) {
+        self.desks.lock().iter().for_each(|desk| self.note_at(desk, change, object, memory));
+    }
+
+    fn note_at(&self, desk: &Desk, change: Change, object: SharedObject, memory: &Arc<Object>) {
+        let mut notes = desk.notes.lock();
+        notes.waiting.push_back(Note { change, object, _memory: Arc::clone(memory) });
+        notes.left += 1;
+        // Relaxed: the space's lock, and the one of the notes, show it to whom it concerns.
+        self.untold.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Seats a registrar, for which there are no notes yet. The caller holds the space's lock.
+    pub(crate) fn seat(self: &Arc<Self>, registrar: &Arc<dyn Registrar>) -> Seat {
+        let registrar = Arc::clone(registrar);
+        let desk = Arc::new(Desk { registrar, notes: Mutex::default(), told: Condvar::new() });
+        self.desks.lock().push(Arc::clone(&desk));
+        Seat { registrars: Arc::clone(self), desk }
+    }
+
+    /// Has all that was noted so far told. The caller holds no lock of Genie's.
+    #[inline]
+    pub(crate) fn tell(&self) {
+        // Acquire pairs with the Release of the thread that has told a note: what the registrar did is seen here.
+        if self.untold.load(Ordering::Acquire) > 0 {
+            self.tell_all();
+        }
+    }
+
+    #[cold]
+    fn tell_all(&self) {
+        let Some(_quiet) = Quiet::begin() else { return };
+        let desks = self.desks.lock().clone();
+        desks.iter().for_each(|desk| desk.tell(self));
+    }
+}
+
+impl Desk {
+    /// Tells the registrar what has been noted so far, or waits until other threads have.
+    fn tell(&self, registrars: &Registrars) {
+        let mut notes = self.notes.lock();
+        let last = notes.left;
+        while notes.told < last {
+            if notes.is_calling {
+                notes = self.told.wait(notes, None);
+                continue;
+            }
+            let Some(note) = notes.waiting.pop_front() else { return };
+            notes.is_calling = true;
+            drop(notes);
+            self.call(&note);
+            if !registrars.maker.is_this_process() {
+                // The call has forked: the lock may be held by a thread that only the parent has.
+                return;
+            }
+            notes = self.notes.lock();
+            (notes.is_calling, notes.told) = (false, notes.told + 1);
+            registrars.untold.fetch_sub(1, Ordering::Release);
+            self.told.notify_all();
+        }
+    }
+
+    fn call(&self, Note { change, object, .. }: &Note) {
+        let call = || match change {
+            Change::Added => self.registrar.added(object),
+            Change::Shown => self.registrar.shown(object),
+            Change::Removed => self.registrar.removed(object),
+        };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+            // The panic hook has reported it. The payload may panic when it is dropped.
+            std::mem::forget(payload);
+        }
+    }
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk").finish_non_exhaustive()
+    }
+}
+
+/// Keeps a [`Registrar`] told of a space's objects; it does not keep the space.
+///
+/// When this is dropped, the registrar is told of nothing more. Dropping it waits for a call that is under way in another thread, but not
+/// in a thread that is in a registrar's call itself, this registrar's or another one's.
+#[derive(Debug)]
+#[must_use = "a registrar is told of nothing when its registration was dropped"]
+pub struct Registration {
+    /// One for each granule size; none in a child made by fork.
+    _seats: Vec<Seat>,
+}
+
+impl Registration {
+    pub(crate) fn new(seats: Vec<Seat>) -> Self {
+        Self { _seats: seats }
+    }
+}
+
+/// A registrar among those of one granule size.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    registrars: Arc<Registrars>,
+    desk: Arc<Desk>,
+}
+
+impl Seat {
+    /// Leaves a note for this registrar alone. The caller holds the space's lock.
+    pub(crate) fn note(&self, change: Change, object: SharedObject, memory: &Arc<Object>) {
+        self.registrars.note_at(&self.desk, change, object, memory);
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let Self { registrars, desk } = self;
+        if !registrars.maker.is_this_process() {
+            return;
+        }
+        registrars.desks.lock().retain(|other| !Arc::ptr_eq(other, desk));
+        let mut notes = desk.notes.lock();
+        let dropped = std::mem::take(&mut notes.waiting);
+        notes.told += dropped.len() as u64;
+        registrars.untold.fetch_sub(dropped.len(), Ordering::Release);
+        desk.told.notify_all();
+        if !Quiet::is_here() {
+            drop(desk.told.wait_until(notes, None, |notes| !notes.is_calling));
+        }
+    }
+}
+
+thread_local! {
+    /// Whether this thread is quiet. It has no destructor, so that it can be used while a thread's other locals are destroyed.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// This thread tells no registrars, and waits for none, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Quiet(PhantomData<*const ()>);
+
+impl Quiet {
+    /// None if the thread is quiet already.
+    #[inline]
+    pub(crate) fn begin() -> Option<Self> {
+        (!QUIET.replace(true)).then(|| Self(PhantomData))
+    }
+
+    fn is_here() -> bool {
+        QUIET.get()
+    }
+}
+
+impl Drop for Quiet {
+    #[inline]
+    fn drop(&mut self) {
+        QUIET.set(false);
+    }
+}

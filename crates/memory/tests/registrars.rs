@@ -1,0 +1,193 @@
+//! Registrars: what they are told, when, and what they may do meanwhile.
+
+mod attacks;
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use genie_memory::{GranuleKind, LenderId, Registrar, SharedObject, Space};
+use genie_sys::lock::Mutex;
+use genie_sys::{Inode, Object};
+
+use crate::machine::{self, Machine, checked, share_writable};
+
+on_each_kind!(
+    a_registrar_is_told_what_there_is_and_what_comes_and_goes,
+    a_space_that_ends_lets_its_objects_go,
+    a_registrar_may_use_the_space_in_its_calls,
+);
+
+/// What a registrar was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Added(SharedObject),
+    Shown(SharedObject),
+    Removed(SharedObject),
+}
+use Told::{Added, Removed, Shown};
+
+#[derive(Default)]
+struct Notes(Mutex<Vec<Told>>);
+
+impl Notes {
+    fn take(&self) -> Vec<Told> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl Registrar for Notes {
+    fn added(&self, object: &SharedObject) {
+        self.0.lock().push(Added(*object));
+    }
+
+    fn shown(&self, object: &SharedObject) {
+        self.0.lock().push(Shown(*object));
+    }
+
+    fn removed(&self, object: &SharedObject) {
+        assert!(is_open(object.inode), "another object may have its inode");
+        self.0.lock().push(Removed(*object));
+    }
+}
+
+/// Whether this process has a descriptor of an object.
+fn is_open(inode: Inode) -> bool {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("the process's descriptors");
+    let inodes = descriptors.filter_map(|entry| std::fs::metadata(entry.ok()?.path()).ok());
+    inodes.map(|found| Inode { device: found.dev(), number: found.ino() }).any(|found| found == inode)
+}
+
+/// All objects, as somebody finds them who asks.
+fn objects(space: &Space) -> Vec<SharedObject> {
+    let (mut at, mut objects) = (0, Vec::new());
+    while at < space.aliases_len() {
+        let found = space.object_at(at);
+        objects.extend(found);
+        at = found.map_or(at + space.granule(), |object| object.start + object.len);
+    }
+    objects
+}
+
+fn object(machine: &Machine, granules: usize) -> Object {
+    Object::create(machine.kind, granules * machine.granule()).expect("an object")
+}
+
+/// An object of the lender's, whose inode is returned.
+fn lend(space: &Space, lender: LenderId, object: Object) -> Inode {
+    let inode = object.inode();
+    machine::lend(space, lender, object).expect("it is lent");
+    inode
+}
+
+/// A limit, in granules, beyond what the first object has.
+fn beyond_the_first(machine: &Machine) -> usize {
+    match machine.kind {
+        GranuleKind::Base => 512,
+        GranuleKind::Collapsed => 8,
+        GranuleKind::Huge => 20,
+    }
+}
+
+fn a_registrar_is_told_what_there_is_and_what_comes_and_goes(machine: Machine) {
+    let (granule, granules) = (machine.granule(), beyond_the_first(&machine));
+    let (space, notes) = (machine.space(granules), Arc::new(Notes::default()));
+    let registration = space.register(notes.clone());
+    let first = objects(&space);
+    assert_eq!((first.len(), notes.take()), (1, vec![Added(first[0])]));
+    drop((space.allocate(granule).unwrap(), space.system_buffer(3 * granule).unwrap()));
+    assert_eq!(notes.take(), [], "the objects are the same");
+    let mut known = first;
+    let buffers = [(); 2].map(|()| space.allocate(granules * granule / 2).unwrap());
+    let grown = notes.take();
+    known.extend(grown.iter().map(|told| match told {
+        Added(object) if object.lender.is_none() => *object,
+        told => panic!("{told:?}"),
+    }));
+    assert_eq!((known.clone(), grown.is_empty()), (objects(&space), false));
+
+    let lender = space.add_lender();
+    let inode = lend(&space, lender, object(&machine, 3));
+    let [Added(lent)] = notes.take()[..] else { panic!("one was lent") };
+    assert_eq!((lent.inode, lent.len, lent.lender), (inode, 3 * granule, Some(lender)));
+    assert_eq!(space.object_at(lent.start + granule), Some(lent));
+    drop((space.share(lent.id).unwrap(), share_writable(&space, lent.id).unwrap()));
+    assert_eq!(notes.take(), [Shown(lent)], "it is shown once");
+    let late = Arc::new(Notes::default());
+    drop(space.register(late.clone()));
+    let told = late.take();
+    assert_eq!((told.len(), &told[told.len() - 2..]), (known.len() + 2, &[Added(lent), Shown(lent)][..]));
+    let buffer = space.aligned_buffer_from(lender, 0, granule).unwrap();
+    space.remove_lender(lender);
+    assert_eq!(notes.take(), [], "data is in it");
+    drop(buffer);
+    assert_eq!(notes.take(), [Removed(lent)]);
+
+    let lender = space.add_lender();
+    let take = || space.with_stand_ins(lender, || space.aligned_buffer_from(lender, 0, granule)).unwrap();
+    drop(take());
+    let [Added(stand_in)] = notes.take()[..] else { panic!("something stands in") };
+    assert_eq!((stand_in.lender, stand_in.start), (Some(lender), lent.start), "in the same place");
+    assert_ne!((stand_in.id, stand_in.inode), (lent.id, lent.inode));
+    assert_eq!(space.give_back_stand_ins(lender), 0);
+    assert_eq!(notes.take(), [Removed(stand_in)]);
+
+    drop(registration);
+    drop(take());
+    assert_eq!(notes.take(), [], "it is registered no more");
+    drop(buffers);
+    checked(&space);
+}
+
+fn a_space_that_ends_lets_its_objects_go(machine: Machine) {
+    let (space, notes) = (machine.space(4), Arc::new(Notes::default()));
+    let lender = space.add_lender();
+    lend(&space, lender, object(&machine, 1));
+    let _registration = space.register(notes.clone());
+    let (objects, buffer) = (objects(&space), space.allocate(1).unwrap());
+    drop(space);
+    let added: Vec<_> = objects.iter().copied().map(Added).collect();
+    assert_eq!((added.len(), notes.take()), (2, added), "a buffer holds the space");
+    drop(buffer);
+    assert_eq!(notes.take(), objects.into_iter().map(Removed).collect::<Vec<_>>());
+}
+
+/// A registrar that uses the space in its calls: it is told of what it does itself with the next call of whoever it is.
+struct User {
+    space: Space,
+    notes: Notes,
+}
+
+impl Registrar for User {
+    fn added(&self, object: &SharedObject) {
+        let buffer = self.space.system_buffer(self.space.granule()).expect("memory");
+        assert!(buffer.data().backings().all(|backing| backing.object().is_some()));
+        drop(buffer);
+        self.space.share(object.id).expect("a descriptor");
+        self.notes.added(object);
+    }
+
+    fn shown(&self, object: &SharedObject) {
+        self.notes.shown(object);
+    }
+
+    fn removed(&self, object: &SharedObject) {
+        self.notes.removed(object);
+    }
+}
+
+fn a_registrar_may_use_the_space_in_its_calls(machine: Machine) {
+    let space = machine.space(4);
+    let user = Arc::new(User { space: space.clone(), notes: Notes::default() });
+    let other = Arc::new(Notes::default());
+    let _registrations = (space.register(user.clone()), space.register(other.clone()));
+    let [first] = objects(&space)[..] else { panic!("one object") };
+    assert_eq!(user.notes.take(), [Added(first), Shown(first)], "registering and looking are two uses");
+    assert_eq!(other.take(), [Added(first), Shown(first)]);
+    let lender = space.add_lender();
+    lend(&space, lender, object(&machine, 1));
+    let lent = objects(&space)[1];
+    for told in [user.notes.take(), other.take()] {
+        assert_eq!(told, [Added(lent), Shown(lent)], "one call comes after the other");
+    }
+    checked(&space);
+}
