@@ -83,6 +83,7 @@ macro_rules! each_promise {
             what_has_come_outlasts_giving_up: progress::a_request_that_is_given_up_succeeds_with_what_has_come, "§6.5", [Holder];
             failures_say_how_far_it_had_come: progress::a_failure_says_how_far_it_had_come, "§3.1.2, §6.5", [Holder];
             objects_hold_the_data_that_they_are_said_to: backings::objects_hold_the_data_that_they_are_said_to, "§1.1.1", [Holder];
+            registrars_know_where_outputs_are: backings::registrars_know_where_outputs_are, "§1.1.1", [Holder];
             objects_hold_pinned_data_after_the_reply: backings::objects_hold_pinned_data_after_the_reply, "§1.1.1, §3.2.2", [Holder];
             no_bytes_pass_by_every_scheme: empty::no_bytes_pass_by_every_scheme, "§7.1", [Holder];
         }

@@ -1,10 +1,16 @@
-//! Backings: the memory objects that a server is told of hold the data, byte for byte, for as long as the server has the data.
+//! Backings: the memory objects that a server is told of hold the data, byte for byte, for as long as the server has the data; and
+//! registrars of the client's memory know them.
 //!
 //! Source: thesis §1.1.1, §3.2.2.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use genie_io::{In, Out, Pending};
+use genie_memory::{Inode, Registrar, SharedObject};
 use genie_passing::Scheme;
 use genie_passing::model::Allocation;
+use genie_sys::lock::Mutex;
 
 use super::schemes::{buffer_len, filled, is_strong, replied};
 use crate::Scene;
@@ -88,5 +94,47 @@ pub(crate) fn objects_hold_pinned_data_after_the_reply(t: &Scene) {
         same(&pinned, &bytes, scheme);
         assert_eq!(t.holder().command(pending.id(), Command::Unpin), Answer::Done);
         replied(pending);
+    }
+}
+
+/// The lengths of the client's memory objects, and whether servers elsewhere may have been shown each.
+#[derive(Default)]
+struct Registered(Mutex<BTreeMap<Inode, (usize, bool)>>);
+
+impl Registrar for Registered {
+    fn added(&self, object: &SharedObject) {
+        self.0.lock().insert(object.inode, (object.len, object.lender.is_some()));
+    }
+
+    fn shown(&self, object: &SharedObject) {
+        self.0.lock().insert(object.inode, (object.len, true));
+    }
+
+    fn removed(&self, object: &SharedObject) {
+        self.0.lock().remove(&object.inode);
+    }
+}
+
+pub(crate) fn registrars_know_where_outputs_are(t: &Scene) {
+    let (registered, server) = (Arc::new(Registered::default()), t.holder().handle());
+    let _registration = t.interface().space().register(registered.clone());
+    for scheme in Scheme::ALL {
+        for len in [buffer_len(t), buffer_len(t) - 7, 300] {
+            let pending = output(t, scheme, &pattern(fresh_seed(), len));
+            for (len, object) in t.holder().backings(pending.id(), Command::Backings { buffer: 0 }) {
+                let Some((device, number, offset)) = object else { continue };
+                let known = registered.0.lock().get(&Inode { device, number }).copied();
+                // The kernel copies for an untrusted server, to memory of the server's own.
+                let is_known = known
+                    .is_some_and(|(object, shown)| offset + len <= object && (shown || !server.is_remote()));
+                assert_eq!(
+                    is_known,
+                    !server.is_untrusted(),
+                    "{scheme}: {known:?}, {len} bytes from {offset} on"
+                );
+            }
+            t.holder().reply(pending.id());
+            replied(pending);
+        }
     }
 }
