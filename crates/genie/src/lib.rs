@@ -125,7 +125,8 @@ pub mod service {
 /// interface there is.
 ///
 /// It is for programs that choose their memory's granules (as below), how stores are noticed, or from which length on data
-/// is not copied; for programs that measure or inspect ([`Interface::space`], [`Interface::passing`]); and for servers that fill
+/// is not copied; for programs that measure or inspect ([`Interface::space`], [`Interface::passing`]); for code that registers memory
+/// with the kernel or a device ([`Space::register`](mechanism::Space::register)); and for servers that fill
 /// buffers of their own before they are asked, or have a device do it ([`Incoming::overlay`], [`Incoming::outboard`],
 /// [`Server::preferred`]). [`model`](mechanism::model) says what the schemes promise in general.
 ///
@@ -141,7 +142,10 @@ pub mod service {
 /// # }
 /// ```
 pub mod mechanism {
-    pub use genie_memory::{Config, Faults, Granularity, GranuleKind, Mark, Protection, Space, Statistics};
+    pub use genie_memory::{
+        Config, Faults, Granularity, GranuleKind, LenderId, Mark, ObjectId, Protection, Registrar,
+        Registration, SharedObject, Space, Statistics,
+    };
     pub use genie_passing::calibration::Circumstances;
     pub use genie_passing::{
         Chain, Cost, Costs, Line, Outboard, Overlay, Overlays, Passing, Preferred, Thresholds, model,
