@@ -3,15 +3,13 @@
 #![allow(unsafe_code, reason = "allocates by hand, and forks")]
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
 use genie::mechanism::{Passing, Protection, Space, Thresholds};
@@ -19,7 +17,7 @@ use genie::{
     Connect, Direction, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service,
     ServiceId,
 };
-use genie_memory::{Data, ObjectId, Registrar, SharedObject, Usage};
+use genie_memory::{Data, ObjectId, Registrar, Registration, SharedObject, Usage};
 use genie_sys::lock::{Mutex, MutexGuard};
 use image::{ImageBuffer, Rgba};
 
@@ -330,44 +328,35 @@ fn a_freed_block_is_the_next_one_of_its_length() {
     let _alone = alone();
     let len = 5 * MIB;
     let first = vec![1u8; len];
-    let addr = first.as_ptr().addr();
+    let (addr, object) = (first.as_ptr().addr(), object_of(first.as_ptr()));
     drop(first);
-    let table = Arc::new(Table::default());
-    let _registration = space().register(table.clone());
-    let calls = table.calls();
     let vec: Vec<u8> = Vec::with_capacity(len);
     assert_eq!(vec.as_ptr().addr(), addr);
     drop(vec);
     let zeroed = vec![0u8; len];
     assert_eq!(zeroed.as_ptr().addr(), addr);
     assert!(zeroed.iter().all(|byte| *byte == 0), "what was there before is not");
-    assert_eq!(table.calls(), calls, "no object was made or given up");
+    assert_eq!(object_of(zeroed.as_ptr()), object, "no object was made or given up");
+}
+
+thread_local! {
+    /// How often this thread has called tables.
+    static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// A registrar whose calls take a lock.
 #[derive(Default)]
-struct Table {
-    objects: Mutex<BTreeSet<ObjectId>>,
-    calls: AtomicUsize,
-}
-
-impl Table {
-    /// How often it was called; what is yet to be told is told first.
-    fn calls(&self) -> usize {
-        checked();
-        self.calls.load(Relaxed)
-    }
-}
+struct Table(Mutex<BTreeSet<ObjectId>>);
 
 impl Registrar for Table {
     fn added(&self, object: &SharedObject) {
-        self.objects.lock().insert(object.id);
-        self.calls.fetch_add(1, Relaxed);
+        CALLS.set(CALLS.get() + 1);
+        self.0.lock().insert(object.id);
     }
 
     fn removed(&self, object: &SharedObject) {
-        self.objects.lock().remove(&object.id);
-        self.calls.fetch_add(1, Relaxed);
+        CALLS.set(CALLS.get() + 1);
+        self.0.lock().remove(&object.id);
     }
 }
 
@@ -376,20 +365,50 @@ fn who_allocates_and_frees_waits_for_no_registrar() {
     let _alone = alone();
     let table = Arc::new(Table::default());
     let _registration = space().register(table.clone());
-    let objects = table.objects.lock();
-    let (calls, vec) = (table.calls.load(Relaxed), pattern(6, 11 * MIB));
+    // A thread that waited for a call would hang.
+    let objects = table.0.lock();
+    let (calls, vec) = (CALLS.get(), pattern(6, 11 * MIB));
     drop(objects);
-    assert_eq!(table.calls.load(Relaxed), calls, "an allocation has called the registrar");
+    assert_eq!(CALLS.get(), calls, "an allocation has called the registrar");
     // Data of a request is in no object of which the registrar was not told.
     let (id, _) = object_of(vec.as_ptr());
-    assert!(table.objects.lock().contains(&id));
+    assert!(table.0.lock().contains(&id));
     let _shown = space().share(id).expect("a descriptor");
-    let objects = table.objects.lock();
+    let (objects, calls) = (table.0.lock(), CALLS.get());
     drop(vec);
-    assert!(objects.contains(&id), "freeing a block has called the registrar");
+    assert_eq!(CALLS.get(), calls, "freeing a block has called the registrar");
     drop(objects);
     checked();
-    assert!(!table.objects.lock().contains(&id), "its object is gone");
+    assert!(!table.0.lock().contains(&id), "its object is gone");
+}
+
+/// Registers as many others as make their list so long that it could be a block.
+#[derive(Default)]
+struct Many(Mutex<Vec<Registration>>);
+
+impl Registrar for Many {
+    fn added(&self, _: &SharedObject) {
+        let mut registrations = self.0.lock();
+        if registrations.is_empty() {
+            registrations.extend((0..33_000).map(|_| space().register(Arc::new(Table::default()))));
+        }
+    }
+
+    fn removed(&self, _: &SharedObject) {}
+}
+
+/// The list of registrars is copied under a lock that allocations of blocks take: if it were put into a block, this would hang.
+#[test]
+fn a_list_of_registrars_is_no_block() {
+    let _alone = alone();
+    let vec = pattern(7, MIB);
+    let many = Arc::new(Many::default());
+    let _registration = space().register(many.clone());
+    checked();
+    let (id, _) = object_of(vec.as_ptr());
+    drop((space().share(id).expect("a descriptor"), vec));
+    checked();
+    assert_eq!(many.0.lock().len(), 33_000);
 }
 
 #[test]

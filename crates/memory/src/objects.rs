@@ -42,7 +42,7 @@ impl Space {
     ///
     /// # Cost
     /// Whoever uses the space pays a load when it lets go of the space's lock. When an object is made, shown or let go, each registrar
-    /// is called.
+    /// is called. An object that is let go keeps its descriptor, and memory that a lender has lent, until each has been.
     ///
     /// # Examples
     /// ```
@@ -337,7 +337,7 @@ impl State {
 
     /// Unmaps lent objects whose granules have all retired. An object that the kernel cannot unmap stays mapped until this
     /// is called again; nobody uses it. An object of the space's own, of which nothing is used any more, gives its memory
-    /// back even where peers have mapped it.
+    /// back even where peers have mapped it, and before registrars have heard of that.
     pub(crate) fn unmap_retired(&mut self, core: &Core) {
         while let Some(object) = self.granules.lent_objects.take_ended() {
             if core.aliases().unmap(core.alias_offset(object.start), core.bytes(object.len)).is_err() {
@@ -348,7 +348,7 @@ impl State {
                 core.common.standing_in.fetch_sub(core.bytes(object.len), Ordering::Relaxed);
             }
             let entry = self.objects.remove(object.start);
-            if let Some(entry) = entry.filter(|entry| entry.shown && (entry.is_separate || is_stand_in)) {
+            if let Some(entry) = entry.filter(|entry| entry.stays() && (entry.is_separate || is_stand_in)) {
                 // The kernel may refuse; then the peers' mappings keep the memory until they end.
                 let _ = entry.object.discard();
             }

@@ -13,10 +13,12 @@
 //!
 //! Invariants: notes are left under the space's lock, and so in the order of the changes; each registrar is told in that order, of one note
 //! at a time. A thread that goes on after it has let go of the lock knows that all changes that it can have seen were told. Nobody is told
-//! under a lock of Genie's.
+//! under a lock of Genie's. An object that is let go before a registrar heard of it is not told of at all: its notes cancel each other.
 //! Threads that must not wait are *quiet*: they tell nobody, and wait for nobody. These are the fault thread, for which stores of the
 //! registrar's may be waiting; a thread that allocates from the space, or frees, whatever locks it holds; and a thread that is in
 //! a registrar's call. What they note is told by the next thread that uses the space, and data of requests is not passed without that.
+//! Limits: objects that are let go and not told of yet have descriptors, and count as the space's objects where it makes blocks; of their
+//! memory, what is the space's own is given back at once.
 //! Source: none in the thesis, whose kernel has all memory at hand.
 
 use std::cell::Cell;
@@ -36,15 +38,18 @@ use crate::SharedObject;
 /// Is told which memory objects a space has; see [`Space::register`](crate::Space::register).
 ///
 /// - *Order.* [`added`](Registrar::added) returns before data of a request lies in the object, [`shown`](Registrar::shown) before a peer can
-///   have the object's descriptor. [`removed`](Registrar::removed) comes when no data lies in the object any more; until it returns,
-///   no data lies at the object's addresses, the object's memory is kept, and no other object has its inode. Calls come one at a time.
+///   have the object's descriptor. [`removed`](Registrar::removed) comes when no data lies in the object any more, and its memory may have
+///   been given back; until it returns, no data lies at the object's addresses, and no other object has its inode. Calls come one at a
+///   time. An object of which no data was ever passed may come and go without a call.
 ///   A space with granules of two sizes keeps this order among the objects of each size, and may make two calls at once, one of each.
 /// - *Thread.* Any thread that uses the space makes the calls, under no lock of Genie's. To use a space is to make or serve
 ///   requests, to allocate or drop buffers, and whatever else asks the space. Other threads that use the space wait until a call returns.
 /// - *Locks.* So a call must neither wait for a thread that uses the space, nor take a lock that a thread holds while it uses the space.
 ///   An allocation by `genie::Allocator` is no such use: it calls no registrar, and waits for none.
-/// - *What it may do.* It may use the space, but makes no requests. What it changes there is told when a thread uses the space the next
-///   time, and the thread that is in the call does not wait for that.
+/// - *What it may do.* It may use the space, but makes no requests. What it changes in the space is told when
+///   a thread uses the space the next time, and the thread that is in the call does not wait for that: if it registers another registrar,
+///   that one has not been told when [`Space::register`](crate::Space::register) returns, and if it drops the last handle of a space, nobody
+///   is told of the end.
 /// - *Panics.* A panic ends the call, and nothing else. The registrar is told of what comes next as if it had returned.
 /// - *Fork.* A child is told of nothing. In a child that a call forks, the program goes no further than to `exec` or `_exit`.
 pub trait Registrar: Send + Sync {
@@ -89,19 +94,30 @@ struct Desk {
 #[derive(Default)]
 struct Notes {
     waiting: VecDeque<Note>,
-    /// How many have been left so far.
-    left: u64,
-    /// How many of these have been told, or were dropped with the registration.
+    /// How many have been told so far, or were dropped with the registration.
     told: u64,
-    /// A thread is in the registrar's code.
+    /// A thread is in the registrar's code, with a note that waits no more.
     is_calling: bool,
 }
 
 struct Note {
     change: Change,
     object: SharedObject,
-    /// Keeps the memory and the inode.
+    /// Keeps the inode.
     _memory: Arc<Object>,
+}
+
+impl Notes {
+    /// Drops what was noted of an object of which the registrar has not heard; returns how many notes, if that was so.
+    fn cancel(&mut self, object: &SharedObject) -> usize {
+        let is_of = |note: &Note| note.object.id == object.id;
+        if !self.waiting.iter().any(|note| is_of(note) && matches!(note.change, Change::Added)) {
+            return 0;
+        }
+        let before = self.waiting.len();
+        self.waiting.retain(|note| !is_of(note));
+        before - self.waiting.len()
+    }
 }
 
 impl Default for Registrars {
@@ -118,8 +134,14 @@ impl Registrars {
 
     fn note_at(&self, desk: &Desk, change: Change, object: SharedObject, memory: &Arc<Object>) {
         let mut notes = desk.notes.lock();
+        if let Change::Removed = change
+            && let cancelled @ 1.. = notes.cancel(&object)
+        {
+            // Release pairs with the look of a thread that goes on because nothing is left to be told.
+            self.untold.fetch_sub(cancelled, Ordering::Release);
+            return;
+        }
         notes.waiting.push_back(Note { change, object, _memory: Arc::clone(memory) });
-        notes.left += 1;
         // Relaxed: the space's lock, and the one of the notes, show it to whom it concerns.
         self.untold.fetch_add(1, Ordering::Relaxed);
     }
@@ -144,16 +166,27 @@ impl Registrars {
     #[cold]
     fn tell_all(&self) {
         let Some(_quiet) = Quiet::begin() else { return };
-        let desks = self.desks.lock().clone();
-        desks.iter().for_each(|desk| desk.tell(self));
+        self.all().iter().for_each(|desk| desk.tell(self));
+    }
+
+    fn all(&self) -> Vec<Arc<Desk>> {
+        // A list that is long enough to be a block would have this thread wait for the lock of the desks under that lock.
+        #[cfg(feature = "allocator")]
+        let _inside = crate::allocator::Inside::enter();
+        self.desks.lock().clone()
     }
 }
 
 impl Desk {
     /// Tells the registrar what has been noted so far, or waits until other threads have.
     fn tell(&self, registrars: &Registrars) {
+        // Where a call has forked, the lock may be held by a thread that only the parent has.
+        if !registrars.maker.is_this_process() {
+            return;
+        }
         let mut notes = self.notes.lock();
-        let last = notes.left;
+        // Where notes are cancelled meanwhile, this waits for as many that come after these.
+        let last = notes.told + notes.waiting.len() as u64 + u64::from(notes.is_calling);
         while notes.told < last {
             if notes.is_calling {
                 notes = self.told.wait(notes, None);
@@ -164,9 +197,10 @@ impl Desk {
             drop(notes);
             self.call(&note);
             if !registrars.maker.is_this_process() {
-                // The call has forked: the lock may be held by a thread that only the parent has.
                 return;
             }
+            // Without the lock: this may be the last of the object's memory, and giving that back takes long.
+            drop(note);
             notes = self.notes.lock();
             (notes.is_calling, notes.told) = (false, notes.told + 1);
             registrars.untold.fetch_sub(1, Ordering::Release);
@@ -236,8 +270,9 @@ impl Drop for Seat {
         notes.told += dropped.len() as u64;
         registrars.untold.fetch_sub(dropped.len(), Ordering::Release);
         desk.told.notify_all();
-        if !Quiet::is_here() {
-            drop(desk.told.wait_until(notes, None, |notes| !notes.is_calling));
+        match Quiet::is_here() {
+            true => drop(notes),
+            false => drop(desk.told.wait_until(notes, None, |notes| !notes.is_calling)),
         }
     }
 }

@@ -199,7 +199,7 @@ impl State {
 
     fn has_room(&self, bounds: &Bounds, count: u32) -> bool {
         let left = self.granules.lent_objects.room().saturating_sub(count);
-        self.objects.len() < bounds.objects && left >= bounds.left
+        self.objects.descriptors() < bounds.objects && left >= bounds.left
     }
 
     /// The block that begins at `addr`, and its slots.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use genie_sys::{GranuleKind, Object};
 
@@ -35,6 +35,8 @@ pub(crate) struct Objects {
     /// Counts objects, and so names them.
     count: Arc<AtomicU64>,
     registrars: Arc<Registrars>,
+    /// Objects that are not here any more, and have their descriptors until registrars have heard of that.
+    leaving: Vec<Weak<Object>>,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,22 @@ impl Entry {
         SharedObject { id, start, len: object.len(), lender, inode: object.inode() }
     }
 
+    fn show(&mut self, registrars: &Registrars) {
+        if !std::mem::replace(&mut self.shown, true) {
+            registrars.note(Change::Shown, self.shared(), &self.object);
+        }
+    }
+
+    /// Whether the object stays when this entry goes, since registrars have not heard of that.
+    fn is_held(&self) -> bool {
+        Arc::strong_count(&self.object) > 1
+    }
+
+    /// Whether the object's memory stays when this entry goes: a peer may have mapped it.
+    pub(crate) fn stays(&self) -> bool {
+        self.shown || self.is_held()
+    }
+
     /// The lenders that can punch holes into the object.
     pub(crate) fn could_have_taken_it(&self) -> impl Iterator<Item = LenderId> + '_ {
         self.lender.into_iter().chain(self.entrusted.iter().copied())
@@ -77,6 +95,12 @@ impl Objects {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.objects.len()
+    }
+
+    /// How many of the process's descriptors they take, with those that were let go and that registrars have yet to hear of.
+    #[cfg(feature = "allocator")]
+    pub(crate) fn descriptors(&self) -> usize {
+        self.len() + self.leaving.iter().filter(|object| object.strong_count() > 0).count()
     }
 
     /// Adds an object, whose aliases are at `start`; nobody has lent it if it was made for one region alone.
@@ -97,6 +121,10 @@ impl Objects {
         let entry = self.objects.remove(&start)?;
         self.count_unreserved(&entry.object, 1_u32.wrapping_neg());
         self.registrars.note(Change::Removed, entry.shared(), &entry.object);
+        self.leaving.retain(|object| object.strong_count() > 0);
+        if entry.is_held() {
+            self.leaving.push(Arc::downgrade(&entry.object));
+        }
         Some(entry)
     }
 
@@ -116,11 +144,10 @@ impl Objects {
         id: ObjectId,
         describe: impl Fn(&Object) -> genie_sys::Result<OwnedFd>,
     ) -> Result<OwnedFd> {
-        let entry = self.objects.values_mut().find(|entry| entry.id == id && !entry.concealed);
+        let Self { objects, registrars, .. } = self;
+        let entry = objects.values_mut().find(|entry| entry.id == id && !entry.concealed);
         let entry = entry.ok_or(Error::NoObject)?;
-        if !std::mem::replace(&mut entry.shown, true) {
-            self.registrars.note(Change::Shown, entry.shared(), &entry.object);
-        }
+        entry.show(registrars);
         Ok(describe(&entry.object)?)
     }
 
