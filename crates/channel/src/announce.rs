@@ -6,6 +6,8 @@
 //! remembered, so that later requests cost a look at a short list. Another client's arena is withdrawn as soon as nothing
 //! here can name it any more: until then that client, which may have gone, does not have its memory back. An object of the client's own
 //! is withdrawn when the space lets it go, by the thread that does so; the channel is a registrar of the space.
+//! The tables are used under the lock of what sends, which a registrar's call may want, and registrars are told that an object is shown
+//! before its descriptor is sent. So a request is encoded once to find what is to be announced, and again when they have been told.
 //! Invariants: when another object takes an announced object's place, the old object is withdrawn before the new one is
 //! announced. Each object that was announced is withdrawn once at most.
 //! Source: thesis §5.1; docs/channel.md.
@@ -46,6 +48,8 @@ pub(super) struct Announcements {
     lender: LenderId,
     /// Whether the server maps nothing, so that nothing is announced: the kernel copies.
     is_silent: bool,
+    /// What is to be announced when registrars have been told of it, as (offset, length).
+    pub(super) untold: Vec<(usize, usize)>,
 }
 
 /// What the server has been told so far.
@@ -149,6 +153,7 @@ impl Announcements {
             tally: Tally::default(),
             lender,
             is_silent,
+            untold: Vec::new(),
         }
     }
 
@@ -157,7 +162,8 @@ impl Announcements {
         self.tally.message
     }
 
-    /// Names a part of an element, in `segments`, and announces what the server does not know yet.
+    /// Names a part of an element, in `segments`, and announces what the server does not know yet; memory of the client's own only if
+    /// registrars were told of it (`is_told`), and otherwise it is noted in `untold`.
     ///
     /// # Errors
     /// [`Error::Unforwardable`]; the kernel's reason.
@@ -166,12 +172,13 @@ impl Announcements {
         &mut self,
         link: &Arc<Link>,
         shown: Shown<'_>,
-        writes: bool,
+        (writes, is_told): (bool, bool),
         segments: &mut Segments,
     ) -> Result<(), Error> {
+        let how = (writes, is_told);
         match shown {
-            Shown::Own(spans) => self.own(link, spans, writes, segments),
-            Shown::Forwarded(spans) => self.own(link, spans, writes, segments).map_err(|error| match error {
+            Shown::Own(spans) => self.own(link, spans, how, segments),
+            Shown::Forwarded(spans) => self.own(link, spans, how, segments).map_err(|error| match error {
                 Error::Elsewhere { .. } => {
                     unforwardable(link, spans.iter().map(|span| span.len()).sum(), NOT_OURS)
                 }
@@ -196,7 +203,7 @@ impl Announcements {
         &mut self,
         link: &Arc<Link>,
         spans: &[Span],
-        writes: bool,
+        (writes, is_told): (bool, bool),
         segments: &mut Segments,
     ) -> Result<(), Error> {
         for span in spans {
@@ -205,7 +212,10 @@ impl Announcements {
                 return Err(Error::Elsewhere { addr: span.addr(), len: span.len() });
             }
             if !self.is_silent && !self.own.has(offset, span.len(), writes) {
-                self.ensure_own(link, offset, span.len(), writes)?;
+                match is_told {
+                    true => self.ensure_own(link, offset, span.len(), writes)?,
+                    false => self.untold.push((offset, span.len())),
+                }
             }
             segments.push(segment(OWN, offset, span.len()));
         }

@@ -2,7 +2,8 @@
 //!
 //! How: one of the threads that wait for replies leads: it takes all replies that come, and its followers sleep until it
 //! wakes them. It wakes tasks when it has let the lead go, since a task may make requests of this server, and wait. An event loop arms
-//! the channel's descriptor before it sleeps, and afterwards takes the replies that have come, without waiting.
+//! the channel's descriptor before it sleeps, and afterwards takes the replies that have come, without waiting. Registrars of what the
+//! replies change in the space are told when the lead is let go, too: their calls may abort requests, and so wait for replies.
 //! Trust: a reply must name a request that is pending; lengths are checked against the request's. A reply that no honest server
 //! sends ends the channel.
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use genie_io::carrier::{Awaited, Outgoing, wake_task};
 use genie_io::{Error, ServerError};
-use genie_memory::Direction;
+use genie_memory::{Direction, TellLater};
 use genie_ring::{Consumer, Mode, Record as Received};
 use genie_sys::poll::Poller;
 
@@ -60,8 +61,10 @@ impl Remote {
                 waits.note(Wait::Slept);
                 continue;
             };
-            let has_taken = self.receive_until(&mut receiving, awaited, deadline, waits);
+            let later = TellLater::begin();
+            let has_taken = self.receive_until(&mut receiving, awaited, deadline, (waits, &later));
             drop(receiving);
+            drop(later);
             self.wake(has_taken);
             if !awaited.is_replied() {
                 awaited.follow();
@@ -70,18 +73,18 @@ impl Remote {
         }
     }
 
-    /// Leads: takes replies off the ring until the awaited one has come, tasks are to be woken, the time is over, or the server is gone.
-    /// Returns whether it has taken replies since it last woke the followers.
+    /// Leads: takes replies off the ring until the awaited one has come, tasks are to be woken or registrars to be told, the time is over,
+    /// or the server is gone. Returns whether it has taken replies since it last woke the followers.
     fn receive_until(
         &self,
         receiving: &mut Receiving,
         awaited: &mut Awaited<'_>,
         deadline: Option<Instant>,
-        waits: &mut Waits,
+        (waits, later): (&mut Waits, &TellLater),
     ) -> bool {
         loop {
             let taken = self.receive(receiving, awaited);
-            if awaited.is_replied() {
+            if awaited.is_replied() || later.owes() {
                 return taken > 0;
             }
             if taken > 0 {
@@ -146,8 +149,8 @@ impl Remote {
         self.take_all(|| first.take().or_else(|| self.receiving.try_lock()), false)
     }
 
-    /// Takes the replies that are there; returns how many it took. Tasks are woken without the lock, and it is taken again if they were
-    /// many.
+    /// Takes the replies that are there; returns how many it took. Registrars are told and tasks woken without the lock, and it is taken
+    /// again if these were many.
     fn take_all<'a>(
         &'a self,
         mut lock: impl FnMut() -> Option<MutexGuard<'a, Receiving>>,
@@ -156,8 +159,10 @@ impl Remote {
         let mut total = 0;
         while let Some(mut receiving) = lock() {
             let mut awaited = Awaited::none();
+            let later = TellLater::begin();
             let taken = self.receive(&mut receiving, &mut awaited);
             drop(receiving);
+            drop(later);
             total += taken;
             if taken > 0 {
                 self.link.room.made();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use genie_io::carrier::{Awaited, Carrier, Carries, Followers, Outgoing, Patience, Short};
 use genie_io::{Error, RequestId, Service, ServiceId};
-use genie_memory::{Direction, Space};
+use genie_memory::{Direction, Space, TellLater};
 use genie_passing::{Parties, Passing, Preferred};
 use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
@@ -154,9 +154,11 @@ impl Carrier for Remote {
             request.fail(blame(error));
             return false;
         }
+        // There is one once registrars have been told that the server is about to be shown what the request names.
+        let mut told = None;
         loop {
             let mut sending = self.sending.lock();
-            let refused = match self.push(&mut sending, &request) {
+            let refused = match self.push(&mut sending, &request, told.is_some()) {
                 Ok((slot, bytes)) => {
                     sending.table.put(slot, request, bytes);
                     return true;
@@ -164,7 +166,13 @@ impl Carrier for Remote {
                 Err(refused) => refused,
             };
             drop(sending);
+            told = None;
             let error = match refused {
+                Refused::Untold(places) => {
+                    places.into_iter().for_each(|(offset, len)| self.space.show(offset, len));
+                    told = Some(TellLater::begin());
+                    continue;
+                }
                 // If the server is gone, the next look says so.
                 Refused::NoRoom(_) if self.make_room(patience) || self.link.is_gone() => continue,
                 Refused::TooLong => match request.wrap_outputs(passing, self.parties) {
@@ -274,8 +282,14 @@ impl Remote {
         self.link.room.made();
     }
 
-    /// Puts a request on the ring; returns its place in the table, into which the caller puts it, and how many bytes it has.
-    fn push(&self, sending: &mut Sending, request: &Outgoing) -> Result<(Slot, usize), Refused> {
+    /// Puts a request on the ring; returns its place in the table, into which the caller puts it, and how many bytes it has. Nothing is
+    /// announced unless registrars have been told of it (`is_told`).
+    fn push(
+        &self,
+        sending: &mut Sending,
+        request: &Outgoing,
+        is_told: bool,
+    ) -> Result<(Slot, usize), Refused> {
         if self.link.is_gone() {
             return Err(Refused::Error(self.link.error().unasked()));
         }
@@ -293,7 +307,11 @@ impl Remote {
             return Err(Refused::NoRoom(sending.table.full()));
         }
         let service = request.service().0 as u16;
-        self.encode(sending, request, slot, service).map_err(Refused::Error)?;
+        let encoded = self.encode(sending, request, (slot, service), is_told);
+        if !sending.announcements.untold.is_empty() {
+            return Err(Refused::Untold(std::mem::take(&mut sending.announcements.untold)));
+        }
+        encoded.map_err(Refused::Error)?;
         if sending.body.len() > self.record_max && request.work().carries_outputs() {
             return Err(Refused::TooLong);
         }
@@ -316,8 +334,8 @@ impl Remote {
         &self,
         sending: &mut Sending,
         request: &Outgoing,
-        slot: Slot,
-        service: u16,
+        (slot, service): (Slot, u16),
+        is_told: bool,
     ) -> Result<(), Error> {
         let Sending { announcements, body, .. } = sending;
         let work = request.work();
@@ -340,7 +358,9 @@ impl Remote {
                     continue;
                 }
                 segments.clear();
-                element.each_shown(|shown| announcements.name(&self.link, shown, writes, &mut segments))?;
+                element.each_shown(|shown| {
+                    announcements.name(&self.link, shown, (writes, is_told), &mut segments)
+                })?;
                 writer.element(segments.iter().copied())?;
             }
         }
@@ -397,6 +417,8 @@ enum Refused {
     NoRoom(Error),
     /// The record has no room for what it would carry of outputs.
     TooLong,
+    /// Registrars are to be told first that these parts of the client's memory, as (offset, length), are about to be shown.
+    Untold(Vec<(usize, usize)>),
     Error(Error),
 }
 

@@ -11,6 +11,8 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use genie_memory::TellLater;
+
 use crate::contract::Contract;
 use crate::deadline::deadline_after;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
@@ -427,6 +429,8 @@ impl Exchange {
 
     /// Looks at a reply that is there, without taking it.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Work) -> T) -> Option<T> {
+        // A registrar's call may abort this request.
+        let _later = TellLater::begin();
         match &mut self.state.lock().phase {
             Phase::Replied(work) if work.error.is_none() => Some(look(work)),
             _ => None,

@@ -4,6 +4,7 @@
 //! and frees must not come back to the space. With the feature `allocator`, each thread counts the locks that it holds.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use genie_sys::lock::MutexGuard;
 
@@ -21,7 +22,7 @@ pub(crate) struct Locked<'a> {
 }
 
 /// Tells registrars when it is dropped.
-struct Telling<'a>(&'a Registrars);
+struct Telling<'a>(&'a Arc<Registrars>);
 
 impl Drop for Telling<'_> {
     #[inline]
@@ -31,7 +32,7 @@ impl Drop for Telling<'_> {
 }
 
 impl<'a> Locked<'a> {
-    pub(crate) fn by(registrars: &'a Registrars, lock: impl FnOnce() -> MutexGuard<'a, State>) -> Self {
+    pub(crate) fn by(registrars: &'a Arc<Registrars>, lock: impl FnOnce() -> MutexGuard<'a, State>) -> Self {
         #[cfg(feature = "allocator")]
         let inside = crate::allocator::Inside::enter();
         Self {

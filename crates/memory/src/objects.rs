@@ -105,6 +105,16 @@ impl Space {
         }
     }
 
+    /// Has registrars told that a peer is about to be shown the objects in which `len` bytes from `offset` on among the aliases lie. For
+    /// code that shares them ([`Space::share`]) when it can tell nobody ([`TellLater`](crate::TellLater)).
+    pub fn show(&self, offset: usize, len: usize) {
+        let found = self.each().filter_map(|space| Some((space.core(), space.core().granule_at(offset)?)));
+        if let Some((core, start)) = found.last().filter(|(core, _)| core.is_own()) {
+            let granules = Run { start, len: core.granules(core.misalignment(offset), len) };
+            core.lock().objects.show(granules);
+        }
+    }
+
     /// A descriptor of an object, for a peer: one that can be mapped for loads only.
     ///
     /// # Errors

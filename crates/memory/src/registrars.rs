@@ -12,8 +12,9 @@
 //! ```
 //!
 //! Invariants: notes are left under the space's lock, and so in the order of the changes; each registrar is told in that order, of one note
-//! at a time. A thread that goes on after it has let go of the lock knows that all changes that it can have seen were told. Nobody is told
-//! under a lock of Genie's. An object that is let go before a registrar heard of it is not told of at all: its notes cancel each other.
+//! at a time. A thread that goes on after it has let go of the lock knows that all changes that it can have seen were told. A call never
+//! waits for a lock of Genie's that its own thread has: code that uses a space under such a lock *tells later* ([`TellLater`]), when it has
+//! let go of the lock. An object that is let go before a registrar heard of it is not told of at all: its notes cancel each other.
 //! Threads that must not wait are *quiet*: they tell nobody, and wait for nobody. These are the fault thread, for which stores of the
 //! registrar's may be waiting; a thread that allocates from the space, or frees, whatever locks it holds; and a thread that is in
 //! a registrar's call. What they note is told by the next thread that uses the space, and data of requests is not passed without that.
@@ -21,7 +22,7 @@
 //! memory, what is the space's own is given back at once.
 //! Source: none in the thesis, whose kernel has all memory at hand.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
@@ -42,11 +43,12 @@ use crate::SharedObject;
 ///   been given back; until it returns, no data lies at the object's addresses, and no other object has its inode. Calls come one at a
 ///   time. An object of which no data was ever passed may come and go without a call.
 ///   A space with granules of two sizes keeps this order among the objects of each size, and may make two calls at once, one of each.
-/// - *Thread.* Any thread that uses the space makes the calls, under no lock of Genie's. To use a space is to make or serve
-///   requests, to allocate or drop buffers, and whatever else asks the space. Other threads that use the space wait until a call returns.
+/// - *Thread.* Any thread that uses the space makes the calls. To use a space is to make or serve requests, to allocate or drop buffers, and
+///   whatever else asks the space. Other threads that use the space wait until a call returns.
 /// - *Locks.* So a call must neither wait for a thread that uses the space, nor take a lock that a thread holds while it uses the space.
-///   An allocation by `genie::Allocator` is no such use: it calls no registrar, and waits for none.
-/// - *What it may do.* It may use the space, but makes no requests. What it changes in the space is told when
+///   Genie holds none of its own that a call could want. An allocation by `genie::Allocator` is no such use: it calls no registrar, and waits
+///   for none.
+/// - *What it may do.* It may use the space, and drop, abort and reply to requests, but makes none. What it changes in the space is told when
 ///   a thread uses the space the next time, and the thread that is in the call does not wait for that: if it registers another registrar,
 ///   that one has not been told when [`Space::register`](crate::Space::register) returns, and if it drops the last handle of a space, nobody
 ///   is told of the end.
@@ -154,9 +156,9 @@ impl Registrars {
         Seat { registrars: Arc::clone(self), desk }
     }
 
-    /// Has all that was noted so far told. The caller holds no lock of Genie's.
+    /// Has all that was noted so far told, at once or when this thread may tell.
     #[inline]
-    pub(crate) fn tell(&self) {
+    pub(crate) fn tell(self: &Arc<Self>) {
         // Acquire pairs with the Release of the thread that has told a note: what the registrar did is seen here.
         if self.untold.load(Ordering::Acquire) > 0 {
             self.tell_all();
@@ -164,9 +166,15 @@ impl Registrars {
     }
 
     #[cold]
-    fn tell_all(&self) {
-        let Some(_quiet) = Quiet::begin() else { return };
-        self.all().iter().for_each(|desk| desk.tell(self));
+    fn tell_all(self: &Arc<Self>) {
+        match MANNER.get() {
+            Manner::Quiet => {}
+            Manner::AtOnce => {
+                let _quiet = Quiet::begin();
+                self.all().iter().for_each(|desk| desk.tell(self));
+            }
+            Manner::Later | Manner::Owing => owe(self),
+        }
     }
 
     fn all(&self) -> Vec<Arc<Desk>> {
@@ -270,37 +278,115 @@ impl Drop for Seat {
         notes.told += dropped.len() as u64;
         registrars.untold.fetch_sub(dropped.len(), Ordering::Release);
         desk.told.notify_all();
-        match Quiet::is_here() {
-            true => drop(notes),
-            false => drop(desk.told.wait_until(notes, None, |notes| !notes.is_calling)),
+        match MANNER.get() {
+            Manner::Quiet => drop(notes),
+            _ => drop(desk.told.wait_until(notes, None, |notes| !notes.is_calling)),
         }
     }
 }
 
 thread_local! {
-    /// Whether this thread is quiet. It has no destructor, so that it can be used while a thread's other locals are destroyed.
-    static QUIET: Cell<bool> = const { Cell::new(false) };
+    /// How this thread tells. It has no destructor, so that it can be used while a thread's other locals are destroyed.
+    static MANNER: Cell<Manner> = const { Cell::new(Manner::AtOnce) };
+    /// Whom this thread has to tell later.
+    static OWED: RefCell<Vec<Arc<Registrars>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How a thread tells what was noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// When it lets go of a space's lock.
+    AtOnce,
+    /// When it has let go of other locks, too.
+    Later,
+    /// Likewise, and there is something to tell.
+    Owing,
+    /// Not at all.
+    Quiet,
 }
 
 /// This thread tells no registrars, and waits for none, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Quiet(PhantomData<*const ()>);
+pub(crate) struct Quiet(Manner, PhantomData<*const ()>);
 
 impl Quiet {
-    /// None if the thread is quiet already.
     #[inline]
-    pub(crate) fn begin() -> Option<Self> {
-        (!QUIET.replace(true)).then(|| Self(PhantomData))
-    }
-
-    fn is_here() -> bool {
-        QUIET.get()
+    pub(crate) fn begin() -> Self {
+        Self(MANNER.replace(Manner::Quiet), PhantomData)
     }
 }
 
 impl Drop for Quiet {
     #[inline]
     fn drop(&mut self) {
-        QUIET.set(false);
+        MANNER.set(self.0);
     }
+}
+
+/// Has this thread tell registrars later: not before this is dropped, nor while another one of these is left. For code that uses a space
+/// under a lock that a [`Registrar`]'s call could want: it makes this before it takes the lock.
+///
+/// Data of requests is not to be passed meanwhile.
+///
+/// # Cost
+/// Two stores to a word of the thread's own.
+#[derive(Debug)]
+#[must_use = "registrars are told when this is dropped"]
+pub struct TellLater(Manner, PhantomData<*const ()>);
+
+impl TellLater {
+    /// From now on.
+    #[inline]
+    pub fn begin() -> Self {
+        let before = MANNER.get();
+        if before == Manner::AtOnce {
+            MANNER.set(Manner::Later);
+        }
+        Self(before, PhantomData)
+    }
+
+    /// Whether there is something to tell when this is dropped.
+    #[inline]
+    pub fn owes(&self) -> bool {
+        self.0 == Manner::AtOnce && MANNER.get() == Manner::Owing
+    }
+
+    /// Calls code that may pass data: there, this thread tells at once, as if there were none of these.
+    pub fn except<T>(code: impl FnOnce() -> T) -> T {
+        let before = MANNER.get();
+        if before != Manner::Quiet {
+            MANNER.set(Manner::AtOnce);
+        }
+        let result = code();
+        MANNER.set(before);
+        result
+    }
+}
+
+impl Drop for TellLater {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0 == Manner::AtOnce && MANNER.replace(Manner::AtOnce) == Manner::Owing {
+            tell_owed();
+        }
+    }
+}
+
+/// Notes that this thread is to tell later. A thread that ends, and has no place for that any more, leaves it to the next one.
+fn owe(registrars: &Arc<Registrars>) {
+    let noted = OWED.try_with(|owed| {
+        let mut owed = owed.borrow_mut();
+        if !owed.iter().any(|known| Arc::ptr_eq(known, registrars)) {
+            owed.push(Arc::clone(registrars));
+        }
+    });
+    if noted.is_ok() {
+        MANNER.set(Manner::Owing);
+    }
+}
+
+#[cold]
+fn tell_owed() {
+    let owed = OWED.try_with(RefCell::take).unwrap_or_default();
+    owed.iter().for_each(Registrars::tell);
 }

@@ -5,7 +5,7 @@ mod attacks;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use genie_memory::{GranuleKind, LenderId, Registrar, SharedObject, Space};
+use genie_memory::{GranuleKind, LenderId, Registrar, SharedObject, Space, TellLater};
 use genie_sys::lock::Mutex;
 use genie_sys::{Inode, Object};
 
@@ -15,6 +15,8 @@ on_each_kind!(
     a_registrar_is_told_what_there_is_and_what_comes_and_goes,
     a_space_that_ends_lets_its_objects_go,
     a_registrar_may_use_the_space_in_its_calls,
+    a_thread_that_tells_later_tells_at_the_end,
+    an_object_that_goes_before_a_registrar_hears_of_it_is_not_told_of,
 );
 
 /// What a registrar was told.
@@ -189,5 +191,59 @@ fn a_registrar_may_use_the_space_in_its_calls(machine: Machine) {
     for told in [user.notes.take(), other.take()] {
         assert_eq!(told, [Added(lent), Shown(lent)], "one call comes after the other");
     }
+    checked(&space);
+}
+
+fn a_thread_that_tells_later_tells_at_the_end(machine: Machine) {
+    let spaces = [(); 2].map(|()| (machine.space(4), Arc::new(Notes::default())));
+    let _registrations = spaces.each_ref().map(|(space, notes)| space.register(notes.clone()));
+    let first = spaces.each_ref().map(|(space, notes)| (notes.take(), objects(space)[0]));
+    let told = || spaces.each_ref().map(|(_, notes)| notes.take());
+    let nothing = [vec![], vec![]];
+    let lent = {
+        let outer = TellLater::begin();
+        let inner = TellLater::begin();
+        let lent = spaces.each_ref().map(|(space, _)| {
+            lend(space, space.add_lender(), object(&machine, 2));
+            objects(space)[1]
+        });
+        drop(inner);
+        assert_eq!((told(), outer.owes()), (nothing.clone(), true), "the inner one is not the last");
+        // Code that may pass data is an exception, and so tells of the space that it uses.
+        let found = TellLater::except(|| spaces[0].0.object_at(lent[0].start));
+        assert_eq!((found, told()), (Some(lent[0]), [vec![Added(lent[0])], vec![]]));
+        spaces[1].0.show(lent[1].start + machine.granule(), machine.granule());
+        spaces[1].0.show(lent[1].start, 1);
+        assert_eq!(told(), nothing, "it tells later again");
+        drop(spaces[1].0.share(lent[1].id).unwrap());
+        lent
+    };
+    assert_eq!(told(), [vec![], vec![Added(lent[1]), Shown(lent[1])]]);
+    spaces[0].0.show(lent[0].start, 1);
+    assert_eq!(told(), [vec![Shown(lent[0])], vec![]], "it tells at once again");
+    assert!(first.iter().all(|(told, object)| *told == [Added(*object)]));
+    for (space, _) in &spaces {
+        checked(space);
+    }
+}
+
+fn an_object_that_goes_before_a_registrar_hears_of_it_is_not_told_of(machine: Machine) {
+    let (space, notes) = (machine.space(4), Arc::new(Notes::default()));
+    let _registration = space.register(notes.clone());
+    notes.take();
+    let later = TellLater::begin();
+    let lenders = [(); 3].map(|()| space.add_lender());
+    let inodes = lenders.map(|lender| lend(&space, lender, object(&machine, 1)));
+    let [_, first, middle, last] = objects(&space)[..] else { panic!("four objects") };
+    space.show(middle.start, 1);
+    space.remove_lender(lenders[1]);
+    assert_eq!(inodes.map(is_open), [true, false, true]);
+    space.remove_lender(lenders[0]);
+    space.show(last.start, 1);
+    drop(later);
+    assert!(!is_open(first.inode));
+    assert_eq!(notes.take(), [Added(last), Shown(last)], "the others have gone");
+    space.remove_lender(lenders[2]);
+    assert_eq!(notes.take(), [Removed(last)]);
     checked(&space);
 }

@@ -5,7 +5,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use genie_memory::DataMut;
+use genie_memory::{DataMut, TellLater};
 
 use crate::{Error, Result};
 
@@ -30,7 +30,7 @@ pub trait Outboard: Send + std::fmt::Debug {
     /// May be called more than once.
     ///
     /// ```compile_fail
-    /// # use genie_memory::DataMut;
+    /// # use genie_memory::{DataMut, TellLater};
     /// #[derive(Debug)]
     /// struct Device {
     ///     kept: Option<DataMut<'static>>,
@@ -65,7 +65,9 @@ impl dyn Outboard {
         }
         // A panic must not leave this call: the thread is the client's, or is one of the server's that is replying. The
         // panic hook has reported the panic.
-        let transferred = catch_unwind(AssertUnwindSafe(|| self.transfer(0, into.part(0..len))));
+        let transfer = || catch_unwind(AssertUnwindSafe(|| self.transfer(0, into.part(0..len))));
+        // The device may look for the memory among what it has registered.
+        let transferred = TellLater::except(transfer);
         let message = match transferred {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error.to_string(),

@@ -14,7 +14,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{DataMut, InputPlan, Part, Segments, Space, SystemBuffer, part};
+use genie_memory::{DataMut, InputPlan, Part, Segments, Space, SystemBuffer, TellLater, part};
 use genie_sys::lock::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
@@ -187,6 +187,8 @@ impl Overlay {
     /// Calls `act` with the buffer, which is locked meanwhile: `act` must not store into client memory, where it could wait for an
     /// output of another part. The granules that this part shares with another one must stay. Never in a child made by fork.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut SystemBuffer) -> R) -> R {
+        // A registrar's call may drop another part.
+        let _later = TellLater::begin();
         act(&mut self.taken().shared.lock().buffer)
     }
 

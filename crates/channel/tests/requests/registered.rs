@@ -1,6 +1,8 @@
 //! A registrar as a server over registered memory has it: by a table of (inode, length) it finds the data of every request, in this
 //! process and elsewhere, while objects come and go.
 
+mod calls;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

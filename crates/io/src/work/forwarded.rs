@@ -11,12 +11,13 @@
 //! anybody else gets memory, the element moves to memory that no other process is shown: that server might look at it,
 //! and might store into it after it was given up. From then on each server in another process has a copy of its own
 //! (`located/shown_copy.rs`).
-//! Invariants: a buffer that the contractor or a subcontractor may have been shown stays until the contractor's reply.
+//! Invariants: a buffer that the contractor or a subcontractor may have been shown stays until the contractor's reply. Registrars are told
+//! when the element's lock is free: their calls may reply to a request that shares the element.
 //! Limits: the fragment is exactly one element, and the client and both servers are in one process. Otherwise the data is
 //! copied, and the receipt says why.
 //! Source: thesis §7.5.
 
-use genie_memory::{Data, Segments, SystemBuffer, part};
+use genie_memory::{Data, Segments, SystemBuffer, TellLater, part};
 use genie_passing::{Chain, Input, Outboard, Parties, Receipt};
 
 use crate::Error;
@@ -96,11 +97,13 @@ impl ForwardedInput {
 
     /// The memory that a server fills; it is not shown to another process.
     pub(crate) fn ready(&self) -> Result<Segments, Error> {
+        let _later = TellLater::begin();
         self.state.lock().ready()
     }
 
     /// The memory for a server in another process, and whether it was made for this server alone.
     pub(crate) fn ready_for(&self, parties: Parties) -> Result<(Segments, bool), Error> {
+        let _later = TellLater::begin();
         let mut state = self.state.lock();
         let input = state.input.as_mut().ok_or(Error::Aborted)?;
         if input.is_ready() {
@@ -115,6 +118,7 @@ impl ForwardedInput {
     /// A server has passed `actual` bytes in memory that `ready` or `ready_for` has returned. If the data has moved since, they
     /// are copied to where it is; returns how many were copied.
     pub(crate) fn passed(&self, data: &Data<'_>, actual: usize) -> Result<usize, Error> {
+        let _later = TellLater::begin();
         let mut state = self.state.lock();
         let input = state.input.as_mut().ok_or(Error::Aborted)?;
         if input.segments() == *data.segments() {
@@ -148,6 +152,7 @@ impl ForwardedInput {
     /// Puts `supply`, which has brought `brought` bytes, in place of memory. Returns `supply` where that can't be done: a
     /// server has memory already, or the data is a device's and the contractor may want to see it.
     pub(crate) fn supply(&self, supply: Supply, brought: usize) -> Result<Option<Supply>, Error> {
+        let _later = TellLater::begin();
         let mut state = self.state.lock();
         let input = state.input.as_mut().ok_or(Error::Aborted)?;
         if input.is_ready() || self.is_mapped && matches!(supply, Supply::Outboard(_)) {
@@ -160,6 +165,7 @@ impl ForwardedInput {
 
     /// Takes the element from all requests that share it.
     pub(crate) fn take(&self) -> Option<Box<Input>> {
+        let _later = TellLater::begin();
         let mut state = self.state.lock();
         state.spent.clear();
         state.left = None;

@@ -151,6 +151,15 @@ impl Objects {
         Ok(describe(&entry.object)?)
     }
 
+    /// Puts on record that a peer is about to have descriptors of the objects of these granules, but for those that nobody may have.
+    pub(crate) fn show(&mut self, granules: Run) {
+        let Self { objects, registrars, .. } = self;
+        let is_among = |entry: &&mut Entry| {
+            entry.granules.start < granules.end() && granules.start < entry.granules.end() && !entry.concealed
+        };
+        objects.values_mut().filter(is_among).for_each(|entry| entry.show(registrars));
+    }
+
     fn count_unreserved(&self, object: &Object, more: u32) {
         if object.kind() != GranuleKind::Huge {
             // Relaxed: a thread that uses a granule of the object has synchronized with the one that added it.

@@ -1,0 +1,209 @@
+//! Registrars' calls that drop, abort and reply to requests: among others, to requests of the channel in whose course they are told.
+//!
+//! Such calls were made under locks of the channel's and of forwarded inputs, and waited for the very locks that their thread had.
+
+use super::*;
+use crate::support::holder::{Command, HOLD, Held, HoldingServer, PASS};
+use genie_conformance::holder::{Control, Name};
+use genie_io::servers::memory::{Memory, SOURCE};
+use genie_io::{Error, Pending};
+
+/// What a registrar was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Added,
+    Shown,
+    Removed,
+}
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// Does something when it is told so for the first time since that was left here.
+#[derive(Default)]
+struct Acting {
+    act: Mutex<Option<(Told, Act)>>,
+    lenders: Mutex<Vec<LenderId>>,
+}
+
+impl Acting {
+    fn on(&self, told: Told, act: impl FnOnce() + Send + 'static) {
+        *self.act.lock() = Some((told, Box::new(act)));
+    }
+
+    fn told(&self, told: Told) {
+        let act = self.act.lock().take_if(|(awaited, _)| *awaited == told);
+        if let Some((_, act)) = act {
+            act();
+        }
+    }
+
+    /// Whether it has done what was left here.
+    fn has_acted(&self) -> bool {
+        self.act.lock().is_none()
+    }
+}
+
+impl Registrar for Acting {
+    fn added(&self, object: &SharedObject) {
+        self.lenders.lock().extend(object.lender);
+        self.told(Told::Added);
+    }
+
+    fn shown(&self, _: &SharedObject) {
+        self.told(Told::Shown);
+    }
+
+    fn removed(&self, _: &SharedObject) {
+        self.told(Told::Removed);
+    }
+}
+
+/// An interface that waits for long until a server lets go of an aborted request.
+fn patient() -> Interface {
+    let limits = Limits { abort_timeout: Duration::from_secs(3600), ..Limits::default() };
+    Interface::new(interface().passing().clone(), limits)
+}
+
+/// A server behind a channel that holds requests, and lets them go when it is asked to.
+fn hold(interface: &Interface, directory: &Directory) -> (Arc<Held>, ServerHandle, Running) {
+    let held = Arc::new(Held::new(None));
+    held.set_obliging(true);
+    let (server, options) = (HoldingServer(Arc::clone(&held)), ServeOptions::default());
+    let listener = Listener::bind_in(directory, "holder", server, options).expect("a name");
+    let running = listener.start().expect("threads");
+    let options = ConnectOptions::default();
+    (held, interface.connect_with(directory, "holder", &options).expect("a connection"), running)
+}
+
+/// A pending request whose record carries its data.
+fn short(interface: &Interface, server: &ServerHandle) -> Pending<'static> {
+    interface.request(server, HOLD).out(Out::copy(b"short")).submit().expect("a request")
+}
+
+/// Aborts one request, and drops two others.
+fn let_go([aborted, dropped, forgotten]: [Pending<'static>; 3]) {
+    assert_eq!(aborted.abort().expect_err("aborted").error, Error::Aborted);
+    drop((dropped.abort_on_drop(), forgotten));
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not come");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_registrar_may_abort_requests_of_the_channel_that_shows_an_object() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let interface = patient();
+    let (held, server, _running) = hold(&interface, &directory);
+    let registrar = Arc::new(Acting::default());
+    let _registration = interface.space().register(registrar.clone());
+    let requests = [(); 3].map(|()| short(&interface, &server));
+    registrar.on(Told::Shown, move || let_go(requests));
+    let output = Out::owned(Scheme::EmulatedShare, interface.allocate(100_000).expect("memory"));
+    interface.request(&server, PASS).out(output).send().expect("a reply");
+    assert!(registrar.has_acted(), "the object was shown");
+    wait_until(|| held.aborted().len() == 2);
+}
+
+/// An object is let go with the reply to a request for which nobody waits: its last memory was in that request's buffer.
+#[test]
+fn a_registrar_may_abort_requests_of_the_channel_whose_reply_ends_an_object() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let interface = patient();
+    let (held, server, _running) = hold(&interface, &directory);
+    let registrar = Arc::new(Acting::default());
+    let _registration = interface.space().register(registrar.clone());
+    registrar.lenders.lock().clear();
+    // By page swapping, the client's buffer gets memory of a server that leaves.
+    let name = "lender";
+    let lending = Listener::bind_in(&directory, name, Memory::customized(), ServeOptions::default());
+    let running = lending.expect("a name").start().expect("threads");
+    let lender = interface.connect_with(&directory, name, &ConnectOptions::default()).expect("a connection");
+    let input = In::owned(Scheme::EmulatedCopy, interface.allocate(64 << 10).expect("memory"));
+    let mut reply = interface.request(&lender, SOURCE).input(input).argument(&[7]).send().expect("a reply");
+    assert!(reply.receipts().all(|receipt| receipt.swapped > 0));
+    let buffer = reply.take_buffer().expect("the buffer");
+    let lent: Vec<LenderId> = std::mem::take(&mut *registrar.lenders.lock());
+    drop((lender, running));
+    wait_until(|| lent.iter().all(|lender| interface.space().pool_size(*lender).is_none()));
+    let requests = [(); 3].map(|()| short(&interface, &server));
+    let last = interface.request(&server, HOLD).out(Out::owned(Scheme::EmulatedShare, buffer));
+    drop(last.submit().expect("a request"));
+    let last = held.arrival(3).expect("it arrives");
+    registrar.on(Told::Removed, move || let_go(requests));
+    held.command(Name::Client(last), Command::Reply);
+    // The thread that tends what is abandoned takes the reply.
+    wait_until(|| registrar.has_acted() && held.aborted().len() == 2);
+}
+
+/// A server that does as the test says.
+struct Serving<F>(F);
+
+impl<F: Fn(Incoming) + Send + Sync + 'static> Server for Serving<F> {
+    fn name(&self) -> &str {
+        "serving"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        (self.0)(request);
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// Memory for an input is made for one subcontractor, and another one, to whom the same input was forwarded, gets it in the call.
+#[test]
+fn a_registrar_may_reply_to_a_request_that_shares_the_input_for_which_memory_is_made() {
+    let (interface, len) = (interface(), 2 << 20);
+    let registrar = Arc::new(Acting::default());
+    let _registration = interface.space().register(registrar.clone());
+    let waiting = Arc::new(Mutex::new(None::<Incoming>));
+    let fill = move |mut request: Incoming, byte| {
+        request.ready(0).expect("memory").fill(byte);
+        request.set_actual(0, len).expect("all of it");
+        request.reply(Ok(()));
+    };
+    let waiter = ServerHandle::new(Serving({
+        let waiting = Arc::clone(&waiting);
+        move |request| *waiting.lock() = Some(request)
+    }));
+    let filler = ServerHandle::new(Serving({
+        let (registrar, space) = (Arc::clone(&registrar), interface.space().clone());
+        move |request| {
+            // So the space has to make an object.
+            let free = space.check().expect("the tables add up").free as usize;
+            let _taken =
+                (free > 0).then(|| space.system_buffer(free * space.granule()).expect("what is free"));
+            let waiting = Arc::clone(&waiting);
+            registrar.on(Told::Added, move || fill(waiting.lock().take().expect("it waits"), 1));
+            fill(request, 2);
+            assert!(registrar.has_acted(), "an object was made for it");
+        }
+    }));
+    let contractor = ServerHandle::new(Serving({
+        let interface = interface.clone();
+        move |mut request: Incoming| {
+            let mut whole = || In::fragment(request.fragment(0, 0..len).expect("a fragment"));
+            let waiting = interface.request(&waiter, LOOK).input(whole()).submit().expect("a request");
+            interface.request(&filler, LOOK).input(whole()).send().expect("a reply");
+            waiting.sync().expect("a reply");
+            request.set_actual(0, len).expect("all of it");
+            request.reply(Ok(()));
+        }
+    }));
+    let input = In::owned(Scheme::Copy, interface.allocate(len).expect("memory"));
+    let mut reply = interface.request(&contractor, LOOK).input(input).send().expect("a reply");
+    let buffer = reply.take_buffer().expect("the buffer");
+    assert!(buffer.iter().all(|byte| *byte == 2), "it was stored last");
+    interface.space().check().expect("the tables add up");
+}
