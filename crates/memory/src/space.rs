@@ -29,10 +29,11 @@ pub struct Space {
 }
 
 pub(crate) struct Inner {
+    /// Dropped first: its thread has a handle to the core, and where that was the last one, the thread would tell registrars of the end.
+    handler: Option<Arc<Handler>>,
     pub(crate) core: Arc<Core>,
     /// The space of 4 KiB granules for short buffers.
     pub(crate) small: Option<Space>,
-    handler: Option<Arc<Handler>>,
 }
 
 impl Space {
@@ -77,13 +78,13 @@ impl Space {
         let core = Arc::new(Core::new(config, kind, common.clone(), aliases_start)?);
         backing::enter(core.first_alias(), &core);
         let handler = core.userfault.is_some().then(|| Handler::start(&core)).transpose()?;
-        Ok(Self { inner: Arc::new(Inner { core, small, handler: handler.map(Arc::new) }) })
+        Ok(Self { inner: Arc::new(Inner { handler: handler.map(Arc::new), core, small }) })
     }
 
     /// Another handle, with another small space.
     pub(crate) fn of(&self, small: Option<Self>) -> Self {
         let (core, handler) = (Arc::clone(&self.inner.core), self.inner.handler.clone());
-        Self { inner: Arc::new(Inner { core, small, handler }) }
+        Self { inner: Arc::new(Inner { handler, core, small }) }
     }
 
     /// What the granules of the first object are made of, and how large all granules are; but for those of the small space.

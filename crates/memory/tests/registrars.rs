@@ -141,16 +141,23 @@ fn a_registrar_is_told_what_there_is_and_what_comes_and_goes(machine: Machine) {
 }
 
 fn a_space_that_ends_lets_its_objects_go(machine: Machine) {
-    let (space, notes) = (machine.space(4), Arc::new(Notes::default()));
-    let lender = space.add_lender();
-    lend(&space, lender, object(&machine, 1));
-    let _registration = space.register(notes.clone());
-    let (objects, buffer) = (objects(&space), space.allocate(1).unwrap());
-    drop(space);
-    let added: Vec<_> = objects.iter().copied().map(Added).collect();
-    assert_eq!((added.len(), notes.take()), (2, added), "a buffer holds the space");
-    drop(buffer);
-    assert_eq!(notes.take(), objects.into_iter().map(Removed).collect::<Vec<_>>());
+    for is_later in [false, true] {
+        let (space, notes) = (machine.space(4), Arc::new(Notes::default()));
+        let lender = space.add_lender();
+        lend(&space, lender, object(&machine, 1));
+        let _registration = space.register(notes.clone());
+        let (objects, buffer) = (objects(&space), space.allocate(1).unwrap());
+        drop(space);
+        let added: Vec<_> = objects.iter().copied().map(Added).collect();
+        assert_eq!((added.len(), notes.take()), (2, added), "a buffer holds the space");
+        // The fault thread ended last, and so told of the end, while this thread waited for it under whatever locks it had.
+        let later = is_later.then(TellLater::begin);
+        drop(buffer);
+        if let Some(later) = later {
+            assert_eq!((notes.take(), later.owes()), (vec![], true));
+        }
+        assert_eq!(notes.take(), objects.into_iter().map(Removed).collect::<Vec<_>>());
+    }
 }
 
 /// A registrar that uses the space in its calls: it is told of what it does itself with the next call of whoever it is.
