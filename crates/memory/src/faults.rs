@@ -14,7 +14,7 @@ use genie_sys::thread::{Thread, spawn};
 use genie_sys::userfault::Wait;
 
 use crate::Result;
-use crate::registrars::Quiet;
+use crate::registrars::quiet;
 use crate::space::core::Core;
 
 /// How long the fault handler waits before it tries again to get what a waiting store needs. That is a resource of the
@@ -53,7 +53,7 @@ fn serve(core: &Core, stop: &Event) {
     // This thread's own memory must not be in a window: nobody else handles its faults.
     #[cfg(feature = "allocator")]
     let _inside = crate::allocator::Inside::enter();
-    let _quiet = Quiet::begin();
+    let _quiet = quiet();
     let mut faults = Vec::with_capacity(16);
     let mut tried = Instant::now();
     loop {

@@ -1,7 +1,8 @@
 //! The space's lock, held: the tables, and the mark that this thread holds a lock of Genie's; and what is done when it is let go.
 //!
-//! Why: registrars are told of changes when the lock is free again. And where the program's allocator makes its large allocations in a space, what the holder of that space's lock allocates
-//! and frees must not come back to the space. With the feature `allocator`, each thread counts the locks that it holds.
+//! Why: registrars are told of changes when the lock is free again. And where the program's allocator makes its large allocations in
+//! a space, what the holder of that space's lock allocates and frees must not come back to the space. With the feature `allocator`,
+//! each thread counts the locks that it holds.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! Objects: the memory objects whose pages are a space's granules, and what a peer has to know of them.
 //!
 //! How: the space makes objects of its own as it grows, each of the best pages to be had then, and takes in those that
-//! lenders lend. Each object is mapped once
-//! in the alias arena, granule n at n times the granule size; a peer that maps an object at the same place of an arena
-//! of its own finds each granule by the same offset.
+//! lenders lend. Each object is mapped once in the alias arena, granule n at n times the granule size; a peer that maps
+//! an object at the same place of an arena of its own finds each granule by the same offset.
 //! Invariants: an object stays mapped as long as one of its granules may be used.
 //! Limits: the alias arena has as many bytes of addresses as the space's limit, and for lent objects as many again, at
 //! least 1 GiB.
@@ -35,7 +34,8 @@ impl Space {
     }
 
     /// Has a registrar told of the space's memory objects, as long as the registration exists. First it is told of those that there
-    /// are, and which of them were shown: when this returns, it has been.
+    /// are, and which of them were shown: when this returns, it has been, unless the thread tells later ([`TellLater`](crate::TellLater)) or
+    /// is in a registrar's call.
     ///
     /// A handle that is one granule size alone ([`Space::alone`], [`Space::small`]) tells of objects of that size alone. In a child made by
     /// fork, the registrar is told of nothing.
@@ -76,6 +76,17 @@ impl Space {
     pub fn register(&self, registrar: Arc<dyn Registrar>) -> Registration {
         let spaces = self.each().filter(|space| !space.is_inherited());
         Registration::new(spaces.map(|space| space.core().lock().objects.seat(&registrar)).collect())
+    }
+
+    /// Has registrars told of all that any thread has changed in the space so far. For code that gives out memory which another thread
+    /// may have taken from the space just now, to tell of it later ([`TellLater`](crate::TellLater)): whoever uses the space need not
+    /// call this.
+    ///
+    /// # Cost
+    /// A load for each granule size, if there is nothing to tell.
+    #[inline]
+    pub fn tell(&self) {
+        self.each().for_each(|space| space.core().registrars.tell());
     }
 
     /// The object that is mapped at `offset` among the aliases.

@@ -14,10 +14,11 @@
 //! Invariants: notes are left under the space's lock, and so in the order of the changes; each registrar is told in that order, of one note
 //! at a time. A thread that goes on after it has let go of the lock knows that all changes that it can have seen were told. A call never
 //! waits for a lock of Genie's that its own thread has: code that uses a space under such a lock *tells later* ([`TellLater`]), when it has
-//! let go of the lock. An object that is let go before a registrar heard of it is not told of at all: its notes cancel each other.
+//! let go of the lock. The exception is a device's transfer: before that all is told, so that the device finds its memory registered,
+//! whatever locks the thread has. An object that is let go before a registrar heard of it is not told of at all: its notes cancel each other.
 //! Threads that must not wait are *quiet*: they tell nobody, and wait for nobody. These are the fault thread, for which stores of the
 //! registrar's may be waiting; a thread that allocates from the space, or frees, whatever locks it holds; and a thread that is in
-//! a registrar's call. What they note is told by the next thread that uses the space, and data of requests is not passed without that.
+//! a registrar's call. What they note is told by the next thread that uses the space, and nobody is given data of requests without that.
 //! Limits: objects that are let go and not told of yet have descriptors, and count as the space's objects where it makes blocks; of their
 //! memory, what is the space's own is given back at once.
 //! Source: none in the thesis, whose kernel has all memory at hand.
@@ -38,20 +39,24 @@ use crate::SharedObject;
 
 /// Is told which memory objects a space has; see [`Space::register`](crate::Space::register).
 ///
-/// - *Order.* [`added`](Registrar::added) returns before data of a request lies in the object, [`shown`](Registrar::shown) before a peer can
-///   have the object's descriptor. [`removed`](Registrar::removed) comes when no data lies in the object any more, and its memory may have
-///   been given back; until it returns, no data lies at the object's addresses, and no other object has its inode. Calls come one at a
-///   time. An object of which no data was ever passed may come and go without a call.
+/// - *Order.* [`added`](Registrar::added) returns before any code but Genie's can load or store data of a request in the object,
+///   [`shown`](Registrar::shown) before a peer can have the object's descriptor. [`removed`](Registrar::removed) comes when no data lies in
+///   the object any more, and its memory may have been given back; until it returns, no code but Genie's can load or store data of
+///   a request at the object's addresses, and no other object has its inode. Calls come one at a time. An object of which no data was ever
+///   passed may come and go without a call.
 ///   A space with granules of two sizes keeps this order among the objects of each size, and may make two calls at once, one of each.
 /// - *Thread.* Any thread that uses the space makes the calls. To use a space is to make or serve requests, to allocate or drop buffers, and
 ///   whatever else asks the space. Other threads that use the space wait until a call returns.
 /// - *Locks.* So a call must neither wait for a thread that uses the space, nor take a lock that a thread holds while it uses the space.
-///   Genie holds none of its own that a call could want. An allocation by `genie::Allocator` is no such use: it calls no registrar, and waits
-///   for none.
-/// - *What it may do.* It may use the space, and drop, abort and reply to requests, but makes none. What it changes in the space is told when
-///   a thread uses the space the next time, and the thread that is in the call does not wait for that: if it registers another registrar,
-///   that one has not been told when [`Space::register`](crate::Space::register) returns, and if it drops the last handle of a space, nobody
-///   is told of the end.
+///   Genie holds none of its own that a call could want, with one exception: while a device transfers data (`genie::mechanism::Outboard`),
+///   calls must not use the request that the data is for, nor one to which that request's input was forwarded. An allocation by
+///   `genie::Allocator` is no use of the space here: it calls no registrar, and waits for none.
+/// - *What it may do.* It may use the space, and drop, abort and reply to requests, but makes none. It must wait for no server that uses
+///   the space, since the server may be waiting for the call. `Pending::abort` and `Pending::give_up` wait until the server has let the
+///   request go; to drop a `Pending`, with or without `Pending::abort_on_drop`, waits for nobody.
+///   What a call changes in the space is told when a thread uses the space the next time, and the thread that is in the call does not wait
+///   for that: if it registers another registrar, that one has not been told when [`Space::register`](crate::Space::register) returns, and if
+///   it drops the last handle of a space, nobody is told of the end.
 /// - *Panics.* A panic ends the call, and nothing else. The registrar is told of what comes next as if it had returned.
 /// - *Fork.* A child is told of nothing. In a child that a call forks, the program goes no further than to `exec` or `_exit`.
 pub trait Registrar: Send + Sync {
@@ -64,7 +69,7 @@ pub trait Registrar: Send + Sync {
         let _ = object;
     }
 
-    /// The space has let the object go. It is not mapped among the aliases any more.
+    /// The space has let the object go, or has ended: nothing of the space uses the object's addresses any more.
     fn removed(&self, object: &SharedObject);
 }
 
@@ -167,10 +172,14 @@ impl Registrars {
 
     #[cold]
     fn tell_all(self: &Arc<Self>) {
+        // In a child made by fork, a thread that only the parent has may hold the locks.
+        if !self.maker.is_this_process() {
+            return;
+        }
         match MANNER.get() {
             Manner::Quiet => {}
             Manner::AtOnce => {
-                let _quiet = Quiet::begin();
+                let _quiet = quiet();
                 self.all().iter().for_each(|desk| desk.tell(self));
             }
             Manner::Later | Manner::Owing => owe(self),
@@ -193,7 +202,7 @@ impl Desk {
             return;
         }
         let mut notes = self.notes.lock();
-        // Where notes are cancelled meanwhile, this waits for as many that come after these.
+        // Notes that are cancelled meanwhile are never told. In place of each, this waits for a later one, if there is one.
         let last = notes.told + notes.waiting.len() as u64 + u64::from(notes.is_calling);
         while notes.told < last {
             if notes.is_calling {
@@ -305,28 +314,29 @@ enum Manner {
     Quiet,
 }
 
-/// This thread tells no registrars, and waits for none, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Quiet(Manner, PhantomData<*const ()>);
-
-impl Quiet {
-    #[inline]
-    pub(crate) fn begin() -> Self {
-        Self(MANNER.replace(Manner::Quiet), PhantomData)
-    }
+/// This thread tells no registrars, and waits for none, until what is returned is dropped.
+#[inline]
+pub(crate) fn quiet() -> Restored {
+    Restored(MANNER.replace(Manner::Quiet), PhantomData)
 }
 
-impl Drop for Quiet {
+/// When this is dropped, the thread tells in that manner again.
+#[derive(Debug)]
+pub(crate) struct Restored(Manner, PhantomData<*const ()>);
+
+impl Drop for Restored {
     #[inline]
     fn drop(&mut self) {
         MANNER.set(self.0);
     }
 }
 
-/// Has this thread tell registrars later: not before this is dropped, nor while another one of these is left. For code that uses a space
-/// under a lock that a [`Registrar`]'s call could want: it makes this before it takes the lock.
+/// Has this thread tell registrars later: when this is dropped, and where several are nested, when the outermost one is. For code that uses
+/// a space under a lock that a [`Registrar`]'s call could want: it makes this before it takes the lock.
 ///
-/// Data of requests is not to be passed meanwhile.
+/// No code but Genie's is to be given data of requests meanwhile, but through [`TellLater::except`]. What is given out afterwards may be in
+/// memory that another thread has taken from the space under the same lock, and has yet to tell of: then [`Space::tell`](crate::Space::tell)
+/// comes first.
 ///
 /// # Cost
 /// Two stores to a word of the thread's own.
@@ -351,15 +361,20 @@ impl TellLater {
         self.0 == Manner::AtOnce && MANNER.get() == Manner::Owing
     }
 
-    /// Calls code that may pass data: there, this thread tells at once, as if there were none of these.
+    /// Calls code that is not Genie's and is given data: what there is to tell is told first, and what the code changes is told at once, as
+    /// if there were none of these.
     pub fn except<T>(code: impl FnOnce() -> T) -> T {
-        let before = MANNER.get();
-        if before != Manner::Quiet {
-            MANNER.set(Manner::AtOnce);
+        let before = match MANNER.get() {
+            Manner::Quiet => return code(),
+            // All that is owed is told here.
+            Manner::Owing => Manner::Later,
+            before => before,
+        };
+        let _restored = Restored(before, PhantomData);
+        if MANNER.replace(Manner::AtOnce) == Manner::Owing {
+            tell_owed();
         }
-        let result = code();
-        MANNER.set(before);
-        result
+        code()
     }
 }
 

@@ -29,8 +29,12 @@ pub trait Outboard: Send + std::fmt::Debug {
     /// Transfers the bytes from `offset` on into host memory, filling `into`, which is there for the time of the call only.
     /// May be called more than once.
     ///
+    /// Registrars have been told of the objects in which `into` lies, so the device may look for it among what it has registered with
+    /// `Space::register`. The request may be locked: the call must not use it, nor requests to which its input was forwarded, and no call
+    /// of a registrar may meanwhile.
+    ///
     /// ```compile_fail
-    /// # use genie_memory::{DataMut, TellLater};
+    /// # use genie_memory::DataMut;
     /// #[derive(Debug)]
     /// struct Device {
     ///     kept: Option<DataMut<'static>>,
@@ -66,7 +70,7 @@ impl dyn Outboard {
         // A panic must not leave this call: the thread is the client's, or is one of the server's that is replying. The
         // panic hook has reported the panic.
         let transfer = || catch_unwind(AssertUnwindSafe(|| self.transfer(0, into.part(0..len))));
-        // The device may look for the memory among what it has registered.
+        // The device may look for the memory among what a registrar knows.
         let transferred = TellLater::except(transfer);
         let message = match transferred {
             Ok(Ok(())) => return Ok(()),

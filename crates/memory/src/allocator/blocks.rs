@@ -11,7 +11,7 @@
 
 use genie_sys::Object;
 
-use crate::registrars::Quiet;
+use crate::registrars::quiet;
 use crate::space::{Core, Space, State};
 use crate::tables::granule::{GranuleRuns, Place, runs_of};
 use crate::tables::objects::Objects;
@@ -46,7 +46,7 @@ impl Space {
     /// Allocates a block of at least `len` bytes whose address is a multiple of `align`. None where memory, addresses,
     /// descriptors or mappings run short.
     pub(super) fn take_block(&self, bounds: &Bounds, len: usize, align: usize) -> Option<Taken> {
-        let _quiet = Quiet::begin();
+        let _quiet = quiet();
         let core = self.core();
         let count = class(core.granules(0, len))?;
         let mut guard = core.lock();
@@ -82,7 +82,7 @@ impl Space {
 
     /// Frees the block at `addr`: keeps it, or gives its granules up, now or when the last request lets go of them.
     pub(super) fn give_block(&self, bounds: &Bounds, addr: usize) {
-        let _quiet = Quiet::begin();
+        let _quiet = quiet();
         let core = self.core();
         let mut guard = core.lock();
         let state = &mut *guard;
@@ -107,7 +107,7 @@ impl Space {
         len: usize,
         align: usize,
     ) -> Option<usize> {
-        let _quiet = Quiet::begin();
+        let _quiet = quiet();
         let core = self.core();
         let count = class(core.granules(0, len))?;
         let mut guard = core.lock();

@@ -15,7 +15,7 @@ use std::cell::Cell;
 
 use super::Inside;
 use super::heap::Heap;
-use crate::registrars::Quiet;
+use crate::registrars::quiet;
 use crate::space::Space;
 use crate::tables::granule::runs_of;
 use crate::{Result, aliases};
@@ -88,7 +88,7 @@ impl Drop for Copied {
 impl Space {
     /// Copies all native regions, but those of blocks that are kept for reuse.
     fn copy_native(&self) -> Result<Vec<Copied>> {
-        let _quiet = Quiet::begin();
+        let _quiet = quiet();
         let core = self.core();
         let state = core.lock();
         let mut copies = Vec::new();
