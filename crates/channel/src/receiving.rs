@@ -64,8 +64,12 @@ impl Remote {
             let later = TellLater::begin();
             let has_taken = self.receive_until(&mut receiving, awaited, deadline, (waits, &later));
             drop(receiving);
+            // Followers do not wait for registrars; tasks do, since they may be given data.
+            self.wake_waiting(has_taken);
             drop(later);
-            self.wake(has_taken);
+            if has_taken {
+                self.link.room.made();
+            }
             if !awaited.is_replied() {
                 awaited.follow();
                 self.link.settle(awaited);
@@ -162,12 +166,12 @@ impl Remote {
             let later = TellLater::begin();
             let taken = self.receive(&mut receiving, &mut awaited);
             drop(receiving);
+            self.wake_waiting(is_told && taken > 0);
             drop(later);
             total += taken;
             if taken > 0 {
                 self.link.room.made();
             }
-            self.wake_waiting(is_told && taken > 0);
             if !awaited.is_full() || total >= MOST_AT_ONCE {
                 break;
             }

@@ -308,10 +308,12 @@ impl Remote {
         }
         let service = request.service().0 as u16;
         let encoded = self.encode(sending, request, (slot, service), is_told);
-        if !sending.announcements.untold.is_empty() {
-            return Err(Refused::Untold(std::mem::take(&mut sending.announcements.untold)));
-        }
+        // Taken in any case, so that it is not told of with the next request.
+        let untold = std::mem::take(&mut sending.announcements.untold);
         encoded.map_err(Refused::Error)?;
+        if !untold.is_empty() {
+            return Err(Refused::Untold(untold));
+        }
         if sending.body.len() > self.record_max && request.work().carries_outputs() {
             return Err(Refused::TooLong);
         }

@@ -16,6 +16,7 @@ use genie_io::{
 };
 use genie_memory::{
     Config, Data, Direction, Granularity, GranuleKind, Inode, LenderId, Registrar, SharedObject, Space,
+    SystemBuffer,
 };
 use genie_passing::{CARRIED, Costs, Passing, Scheme, Thresholds};
 use genie_sys::lock::Mutex;
@@ -29,7 +30,7 @@ const LOOK: ServiceId = ServiceId(0);
 static SERVICES: [Service; 1] = [Service::new("look", true, true)];
 
 /// What is registered: by inode, the object, and whether a server elsewhere may see it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Table {
     objects: Mutex<BTreeMap<Inode, (SharedObject, bool)>>,
     /// All that there ever were.
@@ -127,6 +128,31 @@ fn interface() -> Interface {
     let space = Space::new(&Config { granularity, limit: 64 << 20, ..Config::default() }).expect("a space");
     let passing = Passing::new(space, Costs::default()).with_thresholds(Thresholds::ALWAYS);
     Interface::new(passing, Limits::default())
+}
+
+/// A server that does as the test says.
+struct Serving<F>(&'static [Service], F);
+
+impl<F: Fn(Incoming) + Send + Sync + 'static> Server for Serving<F> {
+    fn name(&self) -> &str {
+        "serving"
+    }
+
+    fn services(&self) -> &[Service] {
+        self.0
+    }
+
+    fn request(&self, request: Incoming) {
+        (self.1)(request);
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// Takes all free memory, so that the space has to make an object for whatever is allocated next.
+fn use_up(space: &Space) -> Option<SystemBuffer> {
+    let free = space.check().expect("the tables add up").free as usize;
+    (free > 0).then(|| space.system_buffer(free * space.granule()).expect("what is free"))
 }
 
 /// A server that a channel leads to, with a pool that is soon used up.

@@ -102,17 +102,26 @@ fn a_registrar_may_abort_requests_of_the_channel_that_shows_an_object() {
     let (held, server, _running) = hold(&interface, &directory);
     let registrar = Arc::new(Acting::default());
     let _registration = interface.space().register(registrar.clone());
-    let requests = [(); 3].map(|()| short(&interface, &server));
-    registrar.on(Told::Shown, move || let_go(requests));
+    let [at_once, later] = [(); 2].map(|()| [(); 3].map(|()| short(&interface, &server)));
+    let act = {
+        let (registrar, space) = (Arc::clone(&registrar), interface.space().clone());
+        move || {
+            let_go(at_once);
+            // The next use of the space is to have a descriptor of the object that is shown: it tells of this one.
+            let (_taken, _new) = (use_up(&space), space.system_buffer(1).expect("memory"));
+            registrar.on(Told::Added, move || let_go(later));
+        }
+    };
+    registrar.on(Told::Shown, act);
     let output = Out::owned(Scheme::EmulatedShare, interface.allocate(100_000).expect("memory"));
     interface.request(&server, PASS).out(output).send().expect("a reply");
-    assert!(registrar.has_acted(), "the object was shown");
-    wait_until(|| held.aborted().len() == 2);
+    assert!(registrar.has_acted(), "the object was shown, and one was made");
+    wait_until(|| held.aborted().len() == 4);
 }
 
-/// An object is let go with the reply to a request for which nobody waits: its last memory was in that request's buffer.
-#[test]
-fn a_registrar_may_abort_requests_of_the_channel_whose_reply_ends_an_object() {
+/// An object is let go with the reply to a request for which nobody waits: its last memory was in that request's buffer. The reply is
+/// taken by the thread that tends what is abandoned, or by one that waits for another reply (`leads`).
+fn abort_when_a_reply_ends_an_object(leads: bool) {
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
     let interface = patient();
@@ -137,60 +146,61 @@ fn a_registrar_may_abort_requests_of_the_channel_whose_reply_ends_an_object() {
     drop(last.submit().expect("a request"));
     let last = held.arrival(3).expect("it arrives");
     registrar.on(Told::Removed, move || let_go(requests));
-    held.command(Name::Client(last), Command::Reply);
-    // The thread that tends what is abandoned takes the reply.
-    wait_until(|| registrar.has_acted() && held.aborted().len() == 2);
+    thread::scope(|scope| {
+        let other = leads.then(|| {
+            let pending = short(&interface, &server);
+            scope.spawn(|| pending.sync().expect("a reply"));
+            // It is to lead by then, but nothing depends on it.
+            thread::sleep(Duration::from_millis(20));
+            held.arrival(4).expect("it arrives")
+        });
+        held.command(Name::Client(last), Command::Reply);
+        wait_until(|| registrar.has_acted() && held.aborted().len() == 2);
+        if let Some(other) = other {
+            held.command(Name::Client(other), Command::Reply);
+        }
+    });
 }
 
-/// A server that does as the test says.
-struct Serving<F>(F);
-
-impl<F: Fn(Incoming) + Send + Sync + 'static> Server for Serving<F> {
-    fn name(&self) -> &str {
-        "serving"
-    }
-
-    fn services(&self) -> &[Service] {
-        &SERVICES
-    }
-
-    fn request(&self, request: Incoming) {
-        (self.0)(request);
-    }
-
-    fn abort(&self, _request: RequestId) {}
-}
-
-/// Memory for an input is made for one subcontractor, and another one, to whom the same input was forwarded, gets it in the call.
 #[test]
-fn a_registrar_may_reply_to_a_request_that_shares_the_input_for_which_memory_is_made() {
+fn a_registrar_may_abort_requests_of_the_channel_whose_reply_ends_an_object() {
+    abort_when_a_reply_ends_an_object(false);
+}
+
+#[test]
+fn a_registrar_may_abort_requests_of_the_channel_while_a_thread_waits_for_another_reply() {
+    abort_when_a_reply_ends_an_object(true);
+}
+
+/// Stores that byte into the whole input.
+fn fill(mut request: Incoming, byte: u8) {
+    request.ready(0).expect("memory").fill(byte);
+    request.set_actual(0, request.len(0)).expect("all of it");
+    request.reply(Ok(()));
+}
+
+/// Memory for an input is made for one subcontractor, which stores twos there. In the call that says so, `meanwhile` gets the request of
+/// another one, to which the same input was forwarded. Returns what the client gets.
+fn share_an_input(meanwhile: impl Fn(Incoming) + Clone + Send + Sync + 'static) -> Vec<u8> {
     let (interface, len) = (interface(), 2 << 20);
     let registrar = Arc::new(Acting::default());
     let _registration = interface.space().register(registrar.clone());
     let waiting = Arc::new(Mutex::new(None::<Incoming>));
-    let fill = move |mut request: Incoming, byte| {
-        request.ready(0).expect("memory").fill(byte);
-        request.set_actual(0, len).expect("all of it");
-        request.reply(Ok(()));
-    };
-    let waiter = ServerHandle::new(Serving({
+    let waiter = ServerHandle::new(Serving(&SERVICES, {
         let waiting = Arc::clone(&waiting);
         move |request| *waiting.lock() = Some(request)
     }));
-    let filler = ServerHandle::new(Serving({
+    let filler = ServerHandle::new(Serving(&SERVICES, {
         let (registrar, space) = (Arc::clone(&registrar), interface.space().clone());
         move |request| {
-            // So the space has to make an object.
-            let free = space.check().expect("the tables add up").free as usize;
-            let _taken =
-                (free > 0).then(|| space.system_buffer(free * space.granule()).expect("what is free"));
-            let waiting = Arc::clone(&waiting);
-            registrar.on(Told::Added, move || fill(waiting.lock().take().expect("it waits"), 1));
+            let _taken = use_up(&space);
+            let (waiting, meanwhile) = (Arc::clone(&waiting), meanwhile.clone());
+            registrar.on(Told::Added, move || meanwhile(waiting.lock().take().expect("it waits")));
             fill(request, 2);
             assert!(registrar.has_acted(), "an object was made for it");
         }
     }));
-    let contractor = ServerHandle::new(Serving({
+    let contractor = ServerHandle::new(Serving(&SERVICES, {
         let interface = interface.clone();
         move |mut request: Incoming| {
             let mut whole = || In::fragment(request.fragment(0, 0..len).expect("a fragment"));
@@ -203,7 +213,38 @@ fn a_registrar_may_reply_to_a_request_that_shares_the_input_for_which_memory_is_
     }));
     let input = In::owned(Scheme::Copy, interface.allocate(len).expect("memory"));
     let mut reply = interface.request(&contractor, LOOK).input(input).send().expect("a reply");
-    let buffer = reply.take_buffer().expect("the buffer");
-    assert!(buffer.iter().all(|byte| *byte == 2), "it was stored last");
+    let bytes = reply.take_buffer().expect("the buffer").to_vec();
     interface.space().check().expect("the tables add up");
+    bytes
+}
+
+#[test]
+fn a_registrar_may_reply_to_a_request_that_shares_the_input_for_which_memory_is_made() {
+    let bytes = share_an_input(|request| fill(request, 1));
+    assert!(bytes.iter().all(|byte| *byte == 2), "it was stored last");
+}
+
+/// Registrars heard that its first buffer was shown, and a server got the descriptor, before it was found that the second one cannot be.
+#[test]
+fn a_request_that_cannot_be_sent_shows_nothing() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let (own, clients, len) = (interface(), interface(), 100_000);
+    let (_held, server, _running) = hold(&own, &directory);
+    let registrar = Arc::new(Acting::default());
+    let _registration = own.space().register(registrar.clone());
+    registrar.on(Told::Shown, || {});
+    let contractor = ServerHandle::new(Serving(&SERVICES, move |mut request: Incoming| {
+        let buffer = Out::owned(Scheme::EmulatedShare, own.allocate(len).expect("memory"));
+        let fragment = Out::fragment(request.fragment(0, 0..len).expect("a fragment"));
+        let failed = own.request(&server, PASS).out(buffer).out(fragment).send();
+        let error = failed.expect_err("the fragment is another interface's").error;
+        assert!(matches!(error, Error::Unforwardable { .. }), "{error}");
+        // Nor does the next request say so.
+        own.request(&server, PASS).out(Out::copy(b"short")).send().expect("a reply");
+        request.reply(Ok(()));
+    }));
+    let buffer = Out::owned(Scheme::EmulatedShare, clients.allocate(len).expect("memory"));
+    clients.request(&contractor, LOOK).out(buffer).send().expect("a reply");
+    assert!(!registrar.has_acted(), "nothing was shown");
 }
