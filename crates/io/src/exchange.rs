@@ -429,7 +429,7 @@ impl Exchange {
 
     /// Looks at a reply that is there, without taking it.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Work) -> T) -> Option<T> {
-        // A registrar's call may abort this request.
+        // A registrar's call may abort this request, unless a device is transferring its data.
         let _later = TellLater::begin();
         match &mut self.state.lock().phase {
             Phase::Replied(work) if work.error.is_none() => Some(look(work)),

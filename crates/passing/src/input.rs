@@ -370,7 +370,8 @@ impl Input {
         self.passing.as_ref().expect("an input has its engine until it ends")
     }
 
-    fn space(&self) -> &Space {
+    /// The space that its memory comes from.
+    pub fn space(&self) -> &Space {
         self.passing().space()
     }
 

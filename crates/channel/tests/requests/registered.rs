@@ -2,6 +2,7 @@
 //! process and elsewhere, while objects come and go.
 
 mod calls;
+mod devices;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

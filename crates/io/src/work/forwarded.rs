@@ -12,12 +12,13 @@
 //! and might store into it after it was given up. From then on each server in another process has a copy of its own
 //! (`located/shown_copy.rs`).
 //! Invariants: a buffer that the contractor or a subcontractor may have been shown stays until the contractor's reply. Registrars are told
-//! when the element's lock is free: their calls may reply to a request that shares the element.
+//! when the element's lock is free, since their calls may reply to a request that shares the element, and before any thread gets the
+//! element's memory, whichever has made it. Only a device's transfer is under the lock, and they are told before it.
 //! Limits: the fragment is exactly one element, and the client and both servers are in one process. Otherwise the data is
 //! copied, and the receipt says why.
 //! Source: thesis §7.5.
 
-use genie_memory::{Data, Segments, SystemBuffer, TellLater, part};
+use genie_memory::{Data, Segments, Space, SystemBuffer, TellLater, part};
 use genie_passing::{Chain, Input, Outboard, Parties, Receipt};
 
 use crate::Error;
@@ -37,6 +38,7 @@ pub(crate) struct ForwardedInput {
     len: usize,
     /// Whether the contractor's service may touch the data.
     is_mapped: bool,
+    space: Space,
     state: Mutex<State>,
 }
 
@@ -83,8 +85,19 @@ impl ForwardedInput {
         let len = input.len();
         // What the contractor has put in place of memory counts as brought, all of it: nobody has said how much it is.
         let brought = if input.is_ready() { len } else { 0 };
+        let space = input.space().clone();
         let state = State { input: Some(input), brought, is_shown: false, spent: Vec::new(), left: None };
-        Self { len, is_mapped: access.reads || access.writes, state: Mutex::new(state) }
+        Self { len, is_mapped: access.reads || access.writes, space, state: Mutex::new(state) }
+    }
+
+    /// Calls `act` with the locked state. When it is unlocked, registrars are told of what this thread has changed in the space, and of
+    /// memory that another thread has made for the element just before.
+    fn locked<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let later = TellLater::begin();
+        let result = act(&mut self.state.lock());
+        drop(later);
+        self.space.tell();
+        result
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -97,39 +110,38 @@ impl ForwardedInput {
 
     /// The memory that a server fills; it is not shown to another process.
     pub(crate) fn ready(&self) -> Result<Segments, Error> {
-        let _later = TellLater::begin();
-        self.state.lock().ready()
+        self.locked(State::ready)
     }
 
     /// The memory for a server in another process, and whether it was made for this server alone.
     pub(crate) fn ready_for(&self, parties: Parties) -> Result<(Segments, bool), Error> {
-        let _later = TellLater::begin();
-        let mut state = self.state.lock();
-        let input = state.input.as_mut().ok_or(Error::Aborted)?;
-        if input.is_ready() {
-            return Ok((state.ready()?, false));
-        }
-        input.made_for(parties);
-        let segments = state.ready()?;
-        state.is_shown = true;
-        Ok((segments, true))
+        self.locked(|state| {
+            let input = state.input.as_mut().ok_or(Error::Aborted)?;
+            if input.is_ready() {
+                return Ok((state.ready()?, false));
+            }
+            input.made_for(parties);
+            let segments = state.ready()?;
+            state.is_shown = true;
+            Ok((segments, true))
+        })
     }
 
     /// A server has passed `actual` bytes in memory that `ready` or `ready_for` has returned. If the data has moved since, they
     /// are copied to where it is; returns how many were copied.
     pub(crate) fn passed(&self, data: &Data<'_>, actual: usize) -> Result<usize, Error> {
-        let _later = TellLater::begin();
-        let mut state = self.state.lock();
-        let input = state.input.as_mut().ok_or(Error::Aborted)?;
-        if input.segments() == *data.segments() {
-            if state.is_shown {
-                state.brought = actual;
+        self.locked(|state| {
+            let input = state.input.as_mut().ok_or(Error::Aborted)?;
+            if input.segments() == *data.segments() {
+                if state.is_shown {
+                    state.brought = actual;
+                }
+                return Ok(0);
             }
-            return Ok(0);
-        }
-        let into = input.ready()?;
-        let actual = actual.min(into.len()).min(data.len());
-        Ok(into.part(0..actual).copy_data(&data.part(0..actual)))
+            let into = input.ready()?;
+            let actual = actual.min(into.len()).min(data.len());
+            Ok(into.part(0..actual).copy_data(&data.part(0..actual)))
+        })
     }
 
     /// Makes memory for the contractor to see, unless a subcontractor has put a buffer that is long enough in its place.
@@ -145,31 +157,33 @@ impl ForwardedInput {
 
     /// The part of the memory that is there.
     pub(crate) fn seen(&self) -> Segments {
-        let state = self.state.lock();
-        state.input.as_ref().map_or_else(Segments::new, |input| part(&input.segments(), 0..self.len))
+        self.locked(|state| match &state.input {
+            Some(input) => part(&input.segments(), 0..self.len),
+            None => Segments::new(),
+        })
     }
 
     /// Puts `supply`, which has brought `brought` bytes, in place of memory. Returns `supply` where that can't be done: a
     /// server has memory already, or the data is a device's and the contractor may want to see it.
     pub(crate) fn supply(&self, supply: Supply, brought: usize) -> Result<Option<Supply>, Error> {
-        let _later = TellLater::begin();
-        let mut state = self.state.lock();
-        let input = state.input.as_mut().ok_or(Error::Aborted)?;
-        if input.is_ready() || self.is_mapped && matches!(supply, Supply::Outboard(_)) {
-            return Ok(Some(supply));
-        }
-        supply.put_in(input)?;
-        state.brought = brought;
-        Ok(None)
+        self.locked(|state| {
+            let input = state.input.as_mut().ok_or(Error::Aborted)?;
+            if input.is_ready() || self.is_mapped && matches!(supply, Supply::Outboard(_)) {
+                return Ok(Some(supply));
+            }
+            supply.put_in(input)?;
+            state.brought = brought;
+            Ok(None)
+        })
     }
 
     /// Takes the element from all requests that share it.
     pub(crate) fn take(&self) -> Option<Box<Input>> {
-        let _later = TellLater::begin();
-        let mut state = self.state.lock();
-        state.spent.clear();
-        state.left = None;
-        state.input.take()
+        self.locked(|state| {
+            state.spent.clear();
+            state.left = None;
+            state.input.take()
+        })
     }
 }
 

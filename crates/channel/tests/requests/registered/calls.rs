@@ -2,6 +2,8 @@
 //!
 //! Such calls were made under locks of the channel's and of forwarded inputs, and waited for the very locks that their thread had.
 
+use std::sync::mpsc::channel;
+
 use super::*;
 use crate::support::holder::{Command, HOLD, Held, HoldingServer, PASS};
 use genie_conformance::holder::{Control, Name};
@@ -222,6 +224,29 @@ fn share_an_input(meanwhile: impl Fn(Incoming) + Clone + Send + Sync + 'static) 
 fn a_registrar_may_reply_to_a_request_that_shares_the_input_for_which_memory_is_made() {
     let bytes = share_an_input(|request| fill(request, 1));
     assert!(bytes.iter().all(|byte| *byte == 2), "it was stored last");
+}
+
+/// The other server found the memory made, used the space for nothing, and went on while the registrar was still being told.
+#[test]
+fn a_server_gets_no_memory_of_which_a_registrar_has_yet_to_hear() {
+    let (has_heard, other) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(None)));
+    share_an_input({
+        let other = Arc::clone(&other);
+        move |mut request| {
+            let ((starting, has_started), hears) = (channel(), Arc::clone(&has_heard));
+            *other.lock() = Some(thread::spawn(move || {
+                starting.send(()).expect("the call waits");
+                request.ready(0).expect("memory");
+                assert!(hears.load(Ordering::Relaxed), "the call is under way");
+                request.set_actual(0, request.len(0)).expect("all of it");
+                request.reply(Ok(()));
+            }));
+            has_started.recv().expect("the other thread");
+            thread::sleep(Duration::from_millis(20));
+            has_heard.store(true, Ordering::Relaxed);
+        }
+    });
+    other.lock().take().expect("it was told").join().expect("it has waited");
 }
 
 /// Registrars heard that its first buffer was shown, and a server got the descriptor, before it was found that the second one cannot be.
