@@ -34,7 +34,8 @@ pub(super) struct Receiving {
 }
 
 impl Remote {
-    /// Waits until the awaited request has its reply, or has been given up; returns false if the deadline came first.
+    /// Waits until the awaited request has its reply, or has been given up; returns false if the deadline came first, or in a child made
+    /// by fork meanwhile.
     pub(super) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
         self.tell();
         let mut waits = Waits::default();
@@ -72,6 +73,10 @@ impl Remote {
             }
             if !awaited.is_replied() {
                 awaited.follow();
+                // The client's code has forked, and this is the child: the reply comes to the parent.
+                if self.link.is_inherited() {
+                    return false;
+                }
                 self.link.settle(awaited);
             }
         }

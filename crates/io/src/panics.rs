@@ -1,4 +1,5 @@
-//! Panics of servers' code, which end the requests that the code had in its hands, and of clients' tasks, which end nothing.
+//! Panics of servers' code, and of clients' tasks and continuations, which end the requests that the code had in its hands, and nothing
+//! else.
 //!
 //! Why: a server's code runs in Genie's threads (workers, the control thread, timers, evictions) and in those of clients in the
 //! same process. A panic that unwound through them would end a thread on which other clients depend, or make a client pay for
@@ -10,14 +11,16 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::Error;
 
 thread_local! {
     static CALLS: Calls = const { Calls { depth: Cell::new(0), unwound: Cell::new(0) } };
-    /// What ends the requests that were dropped by unwinding, in a call that is not over yet.
-    static UNWOUND: RefCell<Vec<End>> = const { RefCell::new(Vec::new()) };
+    /// What ends the requests that were dropped by unwinding, in a call that is not over yet. It is empty when the thread ends, and needs no
+    /// destructor, after which a call that the destructor of another local makes could not use it.
+    static UNWOUND: ManuallyDrop<RefCell<Vec<End>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }
 
 /// Ends a request.
@@ -31,7 +34,7 @@ struct Calls {
     unwound: Cell<usize>,
 }
 
-/// Calls code of a server. If the code panics, the requests that the panic drops end with the panic's message.
+/// Calls code of a server, or of a client. If the code panics, the requests that the panic drops end with the panic's message.
 ///
 /// # Errors
 /// It panicked.
@@ -49,7 +52,7 @@ pub(crate) fn call<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
     if unwound > before {
         // A server that catches its own panics gets here without an error.
         let error = called.as_ref().err().cloned().unwrap_or_else(elsewhere);
-        let requests = UNWOUND.with_borrow_mut(|unwound| unwound.split_off(before));
+        let requests = UNWOUND.with(|unwound| unwound.borrow_mut().split_off(before));
         requests.into_iter().for_each(|end| end(error.clone()));
     }
     called
@@ -63,7 +66,7 @@ pub(crate) fn end_unwound(end: impl FnOnce(Error) + 'static) {
         return end(elsewhere());
     }
     CALLS.with(|calls| calls.unwound.set(calls.unwound.get() + 1));
-    UNWOUND.with_borrow_mut(|unwound| unwound.push(Box::new(end)));
+    UNWOUND.with(|unwound| unwound.borrow_mut().push(Box::new(end)));
 }
 
 /// The error for a panic whose message is not known.
@@ -83,10 +86,8 @@ fn panicked(payload: Box<dyn Any + Send>) -> Error {
 }
 
 /// Calls a client's code, such as a task that is woken, in a thread that others rely on: the timer, a server's thread, or a thread
-/// that takes replies for all. A panic of that code ends here; the panic hook has reported it.
+/// that takes replies for all. A panic of that code ends here, and so do the requests of other clients that it had in its hands, with the
+/// panic's message; the panic hook has reported it.
 pub(crate) fn end_here(code: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
-        // The payload may panic when it is dropped.
-        std::mem::forget(payload);
-    }
+    drop(call(code));
 }

@@ -61,7 +61,7 @@ const IN_WAIT: ServiceId = ServiceId(1);
 
 impl ForkingHere {
     fn fork(&self) {
-        // SAFETY: this process has one thread; the child goes on with what Genie does in it, and ends.
+        // SAFETY: the child goes on with what Genie does in it, which takes no lock of another thread's, and ends.
         *self.0.child.lock() = Pid::from_raw(unsafe { libc::fork() });
     }
 }
@@ -108,6 +108,36 @@ impl Completer for ForkingHere {
     }
 }
 
+/// A server that keeps a request until there is another one, and replies to that when its client has forked.
+struct KeepingTwo(ForkingHere, Mutex<Option<Incoming>>);
+
+impl Server for KeepingTwo {
+    fn name(&self) -> &str {
+        "keeping two"
+    }
+
+    fn services(&self) -> &[Service] {
+        static SERVICES: [Service; 1] = [Service::new("keep", true, true)];
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        let mut kept = self.1.lock();
+        match kept.take() {
+            Some(first) => {
+                first.reply(Ok(()));
+                while self.0.0.child.lock().is_none() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                request.reply(Ok(()));
+            }
+            None => *kept = Some(request),
+        }
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
 /// Waits for a child, at most for half of [`PATIENCE`]; returns whether it has ended well.
 fn ends_well(child: Pid) -> bool {
     let deadline = Instant::now() + PATIENCE / 2;
@@ -146,6 +176,30 @@ fn a_child_forked_while_its_client_waits_gets_an_error() {
             }
         });
     }
+}
+
+/// As above, in a child that a client's continuation had forked.
+#[test]
+#[cfg_attr(sanitized, ignore = "ThreadSanitizer allows no new thread in the child of a process with several")]
+fn a_child_forked_by_a_continuation_while_its_thread_waits_gets_an_error() {
+    in_child(|| {
+        let forking = ForkingHere::default();
+        let fixture = Fixture::serve(KeepingTwo(forking.clone(), Mutex::default()));
+        let submit = || fixture.interface.request(&fixture.server, ServiceId(0)).submit().expect("a request");
+        let forks = forking.clone();
+        submit().then(Duration::from_micros(20), move |_| forks.fork());
+        let replied = submit().sync();
+        let Some(child) = *forking.0.child.lock() else {
+            let is_refused = matches!(replied, Err(failed) if failed.error == Error::Inherited);
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(!is_refused)) };
+        };
+        match (replied, ends_well(child)) {
+            (Ok(_), true) => Ok(()),
+            (Err(_), _) => Err(1),
+            (_, false) => Err(2),
+        }
+    });
 }
 
 /// The child took requests off the clients' rings beside its parent, or slept for ever with their sockets open: clients of a

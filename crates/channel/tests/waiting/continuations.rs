@@ -116,6 +116,49 @@ fn a_continuation_runs_when_its_server_goes_and_nobody_looks() {
     assert!(matches!(error, Error::Gone { .. } | Error::Dropped), "{error}");
 }
 
+/// A server that does something once, and replies.
+struct Calling(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Server for Calling {
+    fn name(&self) -> &str {
+        "calling"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        let act = self.0.lock().take();
+        act.into_iter().for_each(|act| act());
+        request.reply(Ok(()));
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// The request ended only with the call of the server's code in which its reply was given: never, where that waited for it.
+#[test]
+fn a_continuation_that_panics_ends_the_request_that_it_has_in_its_hands() {
+    let (interface, keeper, (sender, found)) = (interface(), Keeper::default(), channel());
+    let leaf = ServerHandle::new(keeper.clone());
+    let original = submit(&interface, &leaf);
+    let held = keeper.take(1).remove(0);
+    submit(&interface, &leaf).then(SHORT, move |_| {
+        let _held = held;
+        panic!("a continuation's panic is part of the test");
+    });
+    let last = keeper.take(1).remove(0);
+    let calling = ServerHandle::new(Calling(Mutex::new(Some(Box::new(move || {
+        last.reply(Ok(()));
+        sender.send(original.is_replied()).expect("a test");
+        let error = original.sync().expect_err("nobody has replied").error;
+        assert!(matches!(&error, Error::Panicked { message } if message.contains("continuation")), "{error}");
+    })))));
+    submit(&interface, &calling).sync().expect("a reply");
+    assert_eq!(found.try_recv(), Ok(true));
+}
+
 /// It would wait for a thread that it keeps from taking replies, or a timer that it keeps from giving up requests.
 #[test]
 fn a_short_continuation_may_submit_and_may_not_wait() {
