@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use genie_io::{Error, In, Pending};
+use genie_io::{Error, In, Pending, Reply};
 use genie_passing::Scheme;
 use genie_passing::model::Allocation;
 
@@ -71,35 +71,51 @@ pub(crate) fn how_far_it_has_come_is_told_before_the_reply(t: &Scene) {
 pub(crate) fn a_request_that_is_given_up_succeeds_with_what_has_come(t: &Scene) {
     t.holder().set_obliging(true);
     for scheme in Scheme::ALL {
-        let (buffer, before) = filled(t);
-        let (come, stored) = (before.len() / 2 + 5, before.len() / 4 * 3);
-        let data = pattern(fresh_seed(), stored);
-        let request = t.interface().request(t.holder().handle(), HOLD);
-        let is_migrant = scheme.allocation() == Allocation::Migrant;
-        let element = match is_migrant {
-            true => In::migrant(scheme, before.len()),
-            false => In::owned(scheme, buffer),
-        };
-        let pending = request.input(element).submit().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
-        t.holder().write(pending.id(), 0, &data);
-        tell(t, &pending, come);
-        let mut reply = pending.abort().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
-        assert_eq!(reply.actual(), come, "{scheme}");
-        match is_migrant {
-            true => same(&reply.take_migrant().expect("a region"), &data[..come], scheme),
-            false => {
-                let buffer = reply.take_buffer().expect("the buffer");
-                same(&buffer[..come], &data[..come], scheme);
-                if is_strong(scheme) {
-                    same(&buffer[come..], &before[come..], format_args!("{scheme}: the rest"));
-                }
-            }
-        }
+        in_time(scheme, || has_come_by(t, scheme));
     }
+    in_time(Scheme::EmulatedCopy, || {
+        let (buffer, before) = filled(t);
+        let pending = submit_out(t, Scheme::EmulatedCopy, &buffer);
+        tell(t, &pending, before.len() / 2);
+        given_up(pending).map(|reply| assert_eq!(reply.actual(), before.len() / 2))
+    });
+}
+
+/// Tries again where the server was too late: a loaded machine may keep it from letting a request go within the interface's time.
+fn in_time(scheme: Scheme, once: impl Fn() -> Option<()>) {
+    assert!((0..50).any(|_| once().is_some()), "{scheme}: the server never lets the request go in time");
+}
+
+/// Gives a request up; none if the server did not let it go in time.
+fn given_up(pending: Pending<'_>) -> Option<Reply> {
+    pending.abort().map_err(|failed| assert_eq!(failed.error, Error::Aborted)).ok()
+}
+
+fn has_come_by(t: &Scene, scheme: Scheme) -> Option<()> {
     let (buffer, before) = filled(t);
-    let pending = submit_out(t, Scheme::EmulatedCopy, &buffer);
-    tell(t, &pending, before.len() / 2);
-    assert_eq!(pending.abort().expect("a part").actual(), before.len() / 2);
+    let (come, stored) = (before.len() / 2 + 5, before.len() / 4 * 3);
+    let data = pattern(fresh_seed(), stored);
+    let request = t.interface().request(t.holder().handle(), HOLD);
+    let is_migrant = scheme.allocation() == Allocation::Migrant;
+    let element = match is_migrant {
+        true => In::migrant(scheme, before.len()),
+        false => In::owned(scheme, buffer),
+    };
+    let pending = request.input(element).submit().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+    t.holder().write(pending.id(), 0, &data);
+    tell(t, &pending, come);
+    let mut reply = given_up(pending)?;
+    assert_eq!(reply.actual(), come, "{scheme}");
+    if is_migrant {
+        same(&reply.take_migrant().expect("a region"), &data[..come], scheme);
+        return Some(());
+    }
+    let buffer = reply.take_buffer().expect("the buffer");
+    same(&buffer[..come], &data[..come], scheme);
+    if is_strong(scheme) {
+        same(&buffer[come..], &before[come..], format_args!("{scheme}: the rest"));
+    }
+    Some(())
 }
 
 pub(crate) fn a_failure_says_how_far_it_had_come(t: &Scene) {
