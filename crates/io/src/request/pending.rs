@@ -242,7 +242,9 @@ impl<'i> Pending<'i> {
     /// Aborts the request: asks the server to let it go. It may still succeed, if the reply was on its way.
     ///
     /// If the server had said that part of the data is final ([`Pending::progress`]), the request succeeds with that part when the server
-    /// lets it go: only the rest is given up. If it does not let go in time, [`Failed::actual`] says how far it had come.
+    /// drops it: only the rest is given up. Such a success has no argument. The reply does not say that the request was given up: a client
+    /// that must know compares [`Reply::actual`] with what it asked for. If the server replies with an error instead, that part is lost, too;
+    /// if it does not let go in time, [`Failed::actual`] says how far it had come.
     ///
     /// This waits until the server has let the request go, at most for
     /// [`Limits::abort_timeout`](crate::Limits::abort_timeout); in a short continuation ([`Pending::then`]), not at all.
