@@ -3,8 +3,10 @@
 //! How: one server panics wherever its requests tell it to. It is asked in process and over a channel, from threads of its
 //! own and from an event loop.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -233,6 +235,30 @@ fn a_request_that_a_panic_drops_ends_wherever_that_is_caught() {
             fails(interface, server, service);
         }
     });
+}
+
+/// What waits for the panic's message was destroyed with the thread's locals by then, and the stack overflowed.
+#[test]
+fn a_panic_ends_its_request_while_a_thread_ends() {
+    struct AtEnd(Interface, ServerHandle, Sender<Error>);
+
+    impl Drop for AtEnd {
+        fn drop(&mut self) {
+            let failed = self.0.request(&self.1, PANIC).argument(b"at the end").send();
+            self.2.send(failed.expect_err("a panic").error).expect("a test");
+        }
+    }
+
+    thread_local!(static AT_END: RefCell<Option<AtEnd>> = const { RefCell::new(None) });
+    let (sender, came) = channel();
+    let ending = std::thread::spawn(move || {
+        let (interface, server) = (interface(), ServerHandle::new(Panicking::default()));
+        // The locals that a panic needs come later, and so are destroyed earlier.
+        AT_END.set(Some(AtEnd(interface.clone(), server.clone(), sender)));
+        fails(&interface, &server, PANIC);
+    });
+    ending.join().expect("its end");
+    assert_eq!(came.try_recv(), Ok(Error::Panicked { message: "at the end".to_owned() }));
 }
 
 /// A server that panicked in `abort` killed the control thread, which attends to all clients, or the interface's timer.

@@ -86,8 +86,8 @@ fn panicked(payload: Box<dyn Any + Send>) -> Error {
 }
 
 /// Calls a client's code, such as a task that is woken, in a thread that others rely on: the timer, a server's thread, or a thread
-/// that takes replies for all. A panic of that code ends here, and so do the requests of other clients that it had in its hands, with the
-/// panic's message; the panic hook has reported it.
+/// that takes replies for all. A panic of that code ends here; the requests that the code had in its hands end with the panic's message. The
+/// panic hook has reported it.
 pub(crate) fn end_here(code: impl FnOnce()) {
     drop(call(code));
 }

@@ -41,7 +41,7 @@ impl Space {
     /// fork, the registrar is told of nothing.
     ///
     /// # Cost
-    /// Whoever uses the space pays a load when it lets go of the space's lock. When an object is made, shown or let go, each registrar
+    /// Each use of the space costs a load when the space's lock is let go. When an object is made, shown or let go, each registrar
     /// is called. An object that is let go keeps its descriptor, and memory that a lender has lent, until each has been.
     ///
     /// # Examples

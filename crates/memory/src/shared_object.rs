@@ -24,7 +24,7 @@ pub struct SharedObject {
     pub start: usize,
     /// Its length in bytes.
     pub len: usize,
-    /// Who lent it; `None` for the space's own objects.
+    /// The lender; `None` for the space's own objects.
     pub lender: Option<LenderId>,
     /// Which object it is for the kernel, as in [`Backing::object`](crate::Backing::object).
     pub inode: Inode,

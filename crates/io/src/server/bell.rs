@@ -30,13 +30,13 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(super) struct Bell {
     event: OnceLock<Event>,
-    /// A thread is about to wait or waits, and nobody has rung since. Always exchanged: either whoever rings sees that a thread waits,
-    /// or the thread sees what was done before the bell was rung.
+    /// A thread is about to wait or waits, and nobody has rung since. Always exchanged: either the ringing thread sees that another one waits,
+    /// or the waiting thread sees what was done before the bell was rung.
     is_awaited: AtomicBool,
 }
 
 impl Bell {
-    /// Takes the bell along while `act` runs: from now on, who rings it ends a [`wait`] in there.
+    /// Takes the bell along while `act` runs: from now on, a ring ends a [`wait`] in there.
     pub(super) fn take_along<T>(self: &Arc<Self>, act: impl FnOnce() -> T) -> T {
         self.is_awaited.swap(true, Ordering::AcqRel);
         let before = TAKEN.with(|taken| taken.replace(Some(Arc::clone(self))));
@@ -75,7 +75,7 @@ pub(super) fn wait(descriptor: Option<BorrowedFd<'_>>, timeout: Duration) {
     let short = timeout.min(MOMENT);
     match (heard, descriptor) {
         (Some((bell, event)), descriptor) => {
-            // Who rang before there was an event has signalled nothing.
+            // A ring before there was an event has signalled nothing.
             if bell.is_awaited()
                 && let Ok([_, true]) =
                     any_readable([descriptor.unwrap_or(event.as_fd()), event.as_fd()], Some(timeout))

@@ -141,7 +141,7 @@ impl Code {
         Ok(self.completer(|completer| completer.arm())?.unwrap_or(true))
     }
 
-    /// Has threads that wait look again: a request is over without a reply.
+    /// Has threads that wait look again: something has become of a request, of which the completer does not know.
     pub(crate) fn look(&self) {
         self.0.reaping.iter().for_each(Reaping::wake);
     }
