@@ -62,7 +62,13 @@ static void *change(void *is_over) {
 }
 
 /* Makes children while a thread runs. */
-static void fork_beside(void *(*beside)(void *), void (*part)(void)) {
+static void fork_beside(const char *name, void *(*beside)(void *), void (*part)(void)) {
+#ifdef __SANITIZE_ADDRESS__
+    /* A thread that allocates has one of its locks now and then. A child forked at that moment waits for it for ever. */
+    skip(name, "AddressSanitizer's allocator does not know fork");
+    return;
+#endif
+    (void)name;
     pthread_t thread;
     atomic_int is_over = 0;
     CHECK(pthread_create(&thread, NULL, beside, &is_over) == 0);
@@ -99,7 +105,7 @@ static void configures(void) {
 int main(void) {
     char path[100];
     snprintf(path, sizeof path, "%s/listener", directory());
-    fork_beside(configure, configures); /* first: there is no pool yet */
+    fork_beside("fork beside uf_configure", configure, configures); /* first: there is no pool yet */
     OK(uf_join("parents"));
     listener = uf_listen(path);
     CHECK(listener >= 0);
@@ -116,7 +122,7 @@ int main(void) {
     CHECK(uf_get(channel[1], &all) == 9000 && all == bytes);
     expect(all, 9000, 0, 1);
     CHECK(mapped[0] == 0x7f);
-    fork_beside(change, never_takes_a_channel_for_a_socket);
+    fork_beside("fork beside uf_pair", change, never_takes_a_channel_for_a_socket);
     remove_directory();
     return 0;
 }
