@@ -1,6 +1,6 @@
 //! Delivery: an input's data gets from system buffers into a client's buffer, by swapping or by copying (input alignment).
 //!
-//! How: granules that the plan names change places between the two buffers (`swap`); before that, the client's
+//! How: granules that the caller names change places between the two buffers (`swap`); before that, the client's
 //! bytes beside the data on the first and last of these granules are copied into the system buffer's granules (reverse copyout).
 //! The client's granules are write-protected meanwhile, so that no other thread's store next to the data is lost. Where the client's
 //! buffer begins or ends within a granule, nobody's bytes lie beyond it: none are copied there, and a granule with no other bytes
@@ -28,13 +28,6 @@ use crate::space::{Core, Space, State};
 use crate::system::SystemBuffer;
 use crate::tables::runs::Run;
 use crate::{Data, Error, Mark, Result, aliases};
-
-/// Which granules of an input to swap; the rest is copied out.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct InputPlan {
-    /// Granules, counted from the one that holds the first data byte.
-    pub swap: Range<u32>,
-}
 
 /// What a delivery did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -109,16 +102,17 @@ impl<'b> Delivery<'b> {
         Self { completes: true, ..self }
     }
 
-    /// Delivers all of the data from one system buffer, from its beginning on.
+    /// Delivers all of the data from one system buffer, from its beginning on: swaps the granules `swaps`, counted from the one that
+    /// holds the first byte, and copies the rest out.
     ///
     /// # Errors
     /// As [`Delivery::swap`].
     ///
     /// # Panics
     /// As [`Delivery::swap`].
-    pub fn from_one(mut self, system: &mut SystemBuffer, plan: &InputPlan) -> Result<Passed> {
+    pub fn from_one(mut self, system: &mut SystemBuffer, swaps: &Range<u32>) -> Result<Passed> {
         let all = Part::all(self.len);
-        let swapped = self.swap(system, all, plan)?;
+        let swapped = self.swap(system, all, swaps)?;
         self.copy_out(&system.data().part(0..self.len), 0, swapped);
         Ok(self.passed)
     }
@@ -130,7 +124,7 @@ impl<'b> Delivery<'b> {
         system.space().has_tables_of(self.space) && part.offset_in(system) == Some(offset)
     }
 
-    /// Swaps the granules of a part that the plan names, counted from the one that holds the part's first byte, unless a part
+    /// Swaps the granules `swaps` of a part, counted from the one that holds the part's first byte, unless a part
     /// before was swapped into them, or this one is not aligned. The system buffer gets the client's granules in their places, and
     /// fresh ones for those that a pending request uses; if there are too few fresh ones, nothing is swapped.
     ///
@@ -139,15 +133,15 @@ impl<'b> Delivery<'b> {
     ///
     /// # Panics
     /// When the system buffer or the delivery has fewer bytes, or the system buffer is of another space.
-    pub fn swap(&mut self, system: &mut SystemBuffer, part: Part, plan: &InputPlan) -> Result<Swapped> {
+    pub fn swap(&mut self, system: &mut SystemBuffer, part: Part, swaps: &Range<u32>) -> Result<Swapped> {
         let core = self.space.core();
         system.assert_of(self.space);
         let Part { from, at, len } = part;
         assert_within(from, len, system.len(), "a system buffer");
         assert_within(at, len, self.len, "a delivery");
         let slots = core.slots_of(self.addr + at, len).ok_or_else(|| self.foreign())?;
-        let first = (slots.start + plan.swap.start).max(self.next);
-        let end = slots.start + plan.swap.end.min(slots.len);
+        let first = (slots.start + swaps.start).max(self.next);
+        let end = slots.start + swaps.end.min(slots.len);
         if len == 0 || first >= end || !self.is_aligned(system, part) {
             return Ok(Swapped::default());
         }
@@ -254,10 +248,10 @@ impl Space {
     /// former granules, and the space adopts the lender's (thesis §5.2).
     ///
     /// ```compile_fail,E0308
-    /// # use genie_memory::{Buffer, InputPlan, Space, SystemBuffer};
+    /// # use genie_memory::{Buffer, Space, SystemBuffer};
     /// fn deliver(space: &Space, system: &mut SystemBuffer, buffer: &Buffer) {
     ///     // A caller must have borrowed mutably what is stored into; an address does not do.
-    ///     space.deliver(system, buffer.addresses().start, &InputPlan::default()).unwrap();
+    ///     space.deliver(system, buffer.addresses().start, &(0..0)).unwrap();
     /// }
     /// ```
     ///
@@ -266,8 +260,8 @@ impl Space {
     ///
     /// # Panics
     /// When the system buffer holds fewer bytes, or is of another space.
-    pub fn deliver(&self, system: &mut SystemBuffer, bytes: &mut [u8], plan: &InputPlan) -> Result<Passed> {
-        self.delivery(bytes)?.from_one(system, plan)
+    pub fn deliver(&self, system: &mut SystemBuffer, bytes: &mut [u8], swaps: &Range<u32>) -> Result<Passed> {
+        self.delivery(bytes)?.from_one(system, swaps)
     }
 
     /// Begins to fill the client's `bytes` from several system buffers, each of which is treated as by [`Space::deliver`].

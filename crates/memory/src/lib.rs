@@ -64,7 +64,7 @@ pub use backing::Backing;
 pub use borrow::Kept;
 pub use check::{CheckFailed, Usage};
 pub use data::{Data, DataMut};
-pub use delivery::{Delivery, InputPlan, Part, Passed, Swapped};
+pub use delivery::{Delivery, Part, Passed, Swapped};
 pub use direction::Direction;
 pub use error::{Error, Result};
 pub use fork::Inheritance;

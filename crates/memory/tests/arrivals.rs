@@ -1,9 +1,10 @@
 //! Arrivals: data in a system buffer that becomes a migrant buffer by swapping, wherever in the granules it lies.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::machine::{Machine, checked, frame, pattern, same, scatter};
-use genie_memory::{Faults, InputPlan, Part, Passed, Space};
+use genie_memory::{Faults, Part, Passed, Space};
 
 on_each_kind!(
     data_at_any_place_is_swapped_into_a_region,
@@ -12,8 +13,8 @@ on_each_kind!(
     a_region_is_aligned_again,
 );
 
-fn all_of(granule: usize, offset: usize, len: usize) -> InputPlan {
-    InputPlan { swap: 0..(offset + len).div_ceil(granule) as u32 }
+fn all_of(granule: usize, offset: usize, len: usize) -> Range<u32> {
+    0..(offset + len).div_ceil(granule) as u32
 }
 
 /// With protection and without: nothing has to be protected.
@@ -90,10 +91,10 @@ fn a_region_has_no_more_room_than_it_was_aligned_for(machine: Machine) {
         (immigrating, reference)
     };
     let ((mut filled, _), (arriving, _), (released, reference)) = (aligned(), aligned(), aligned());
-    let plan = all_of(granule, 100, 2 * granule);
+    let swap = all_of(granule, 100, 2 * granule);
     for is_refused in [
         catch_unwind(AssertUnwindSafe(|| {
-            filled.delivery(2 * granule).unwrap().from_one(&mut system, &plan).is_ok()
+            filled.delivery(2 * granule).unwrap().from_one(&mut system, &swap).is_ok()
         }))
         .is_err(),
         catch_unwind(AssertUnwindSafe(|| arriving.arrive(2 * granule).len())).is_err(),

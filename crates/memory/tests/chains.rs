@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::machine::{Machine, checked, client, frame, output_of, pattern, same, seen};
-use genie_memory::{InputPlan, Part, Passed, Swapped};
+use genie_memory::{Part, Passed, Swapped};
 
 on_each_kind!(
     a_granule_is_swapped_with_one_part_and_what_is_beside_it_zeroed,
@@ -15,7 +15,7 @@ on_each_kind!(
 /// What system buffers hold besides data.
 const OTHERS: u8 = 0xee;
 
-/// Both plans name the granule in which one part ends and the next begins.
+/// Both swaps name the granule in which one part ends and the next begins.
 fn a_granule_is_swapped_with_one_part_and_what_is_beside_it_zeroed(machine: Machine) {
     let space = machine.space(16);
     let granule = machine.granule();
@@ -36,10 +36,10 @@ fn a_granule_is_swapped_with_one_part_and_what_is_beside_it_zeroed(machine: Mach
     buffer.fill(1);
     let start = buffer.addresses().start - offset;
     let frames = [0, granule].map(|at| frame(systems[0].segments()[0].addr() + at));
-    let plans = [0..2, 0..1].map(|swap| InputPlan { swap });
+    let swaps = [0..2, 0..1];
     let mut delivery = space.delivery(&mut buffer).unwrap().completing();
     let swapped: Vec<_> = (0..2)
-        .map(|index| delivery.swap(&mut systems[index], parts[index], &plans[index]).unwrap())
+        .map(|index| delivery.swap(&mut systems[index], parts[index], &swaps[index]).unwrap())
         .collect();
     for ((system, Part { from, at, len }), swapped) in systems.iter().zip(parts).zip(swapped) {
         delivery.copy_out(&system.data().part(from..from + len), at, swapped);
@@ -72,7 +72,7 @@ fn a_part_is_taken_from_anywhere_in_its_buffer(machine: Machine) {
     let part = Part { from: 2 * granule + 3, ..Part::all(granule + 5) };
     let mut delivery = space.delivery(&mut buffer[10..granule + 15]).unwrap();
     assert!(delivery.is_aligned(&system, part));
-    let swapped = delivery.swap(&mut system, part, &InputPlan { swap: 0..2 }).unwrap();
+    let swapped = delivery.swap(&mut system, part, &(0..2)).unwrap();
     delivery.copy_out(&system.data().part(part.from..part.from + part.len), part.at, swapped);
     let passed = delivery.passed();
     assert_eq!(passed, Passed { swapped: 2, kept: granule - 5, ..Passed::default() });
@@ -93,7 +93,7 @@ fn a_system_buffer_has_fresh_granules_as_soon_as_it_is_swapped(machine: Machine)
     let data = pattern(5, 2 * granule);
     system.data().copy_from(&data);
     let mut delivery = space.delivery(&mut buffer).unwrap();
-    let swapped = delivery.swap(&mut system, Part::all(data.len()), &InputPlan { swap: 0..1 }).unwrap();
+    let swapped = delivery.swap(&mut system, Part::all(data.len()), &(0..1)).unwrap();
     system.data().part(0..granule).fill(9);
     assert!(seen(&output).iter().all(|byte| *byte == 4), "the output after the owner's store");
     assert!(space.allocate(granule).is_err(), "what was promised to the output is the buffer's");
@@ -121,7 +121,7 @@ fn a_part_beyond_the_delivery_or_its_buffer_is_refused(machine: Machine) {
         let all = Part::all(granule);
         assert!(is_refused(&mut || delivery.copy_out(&system.data(), far, Swapped::default())), "at {far}");
         for part in [Part { at: far, ..all }, Part { from: far, ..all }] {
-            let mut swap = || drop(delivery.swap(&mut system, part, &InputPlan { swap: 0..1 }));
+            let mut swap = || drop(delivery.swap(&mut system, part, &(0..1)));
             assert!(is_refused(&mut swap), "{part:?}");
         }
     }

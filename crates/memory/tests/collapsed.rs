@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use genie_memory::{Direction, GranuleKind, InputPlan, MadeOf, Space};
+use genie_memory::{Direction, GranuleKind, MadeOf, Space};
 
 use crate::machine::{self, Machine, checked, output, proc, scatter, seen};
 
@@ -70,7 +70,7 @@ mod promise {
             for round in 1..4 {
                 let mut system = space.aligned_buffer(0, 4 * MIB).unwrap();
                 scatter(&system.data(), &vec![round; 4 * MIB]);
-                let passed = space.deliver(&mut system, &mut buffer, &InputPlan { swap: 0..2 }).unwrap();
+                let passed = space.deliver(&mut system, &mut buffer, &(0..2)).unwrap();
                 assert_eq!((passed.copied, passed.swapped), (0, 2));
                 assert_eq!(shown_huge(buffer.addresses()), 4 * MIB, "{faults:?}");
                 assert!(buffer.iter().step_by(4096).all(|byte| *byte == round));

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use child::{Child, ExitOutcome, fork_child};
-use genie_memory::{Inheritance, InputPlan, Registrar, SharedObject};
+use genie_memory::{Inheritance, Registrar, SharedObject};
 use genie_sys::lock::Mutex;
 use machine::{Machine, checked, output, pattern, proc, same, seen};
 
@@ -76,8 +76,8 @@ fn what_was_mapped_anew_is_not_inherited_either(machine: Machine) {
     let len = granules * machine.granule();
     let mut system = space.aligned_buffer(0, len).unwrap();
     for round in 0..2 {
-        let plan = InputPlan { swap: 0..granules as u32 };
-        space.deliver(&mut system, &mut buffer, &plan).unwrap();
+        let swap = 0..granules as u32;
+        space.deliver(&mut system, &mut buffer, &swap).unwrap();
         assert_hidden_from_children(addr, "a swapped granule");
         assert_hidden_from_children(addr + len - 1, "a swapped granule");
         assert_eq!(space.statistics().swapped, (round + 1) * granules as u64);

@@ -4,10 +4,11 @@ mod adoption;
 mod departures;
 mod stand_ins;
 
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::machine::{self, Machine, checked};
-use genie_memory::{Direction, Error, GranuleKind, InputPlan, LenderId, ObjectId, Space};
+use genie_memory::{Direction, Error, GranuleKind, LenderId, ObjectId, Space};
 use genie_sys::{Arena, Object};
 
 on_each_kind!(
@@ -57,8 +58,8 @@ fn pool(space: &Space, lender: LenderId) -> (u32, u32) {
     (size.granules, size.free)
 }
 
-fn swap_all(granules: usize) -> InputPlan {
-    InputPlan { swap: 0..granules as u32 }
+fn swap_all(granules: usize) -> Range<u32> {
+    0..granules as u32
 }
 
 /// Parts of the space's own granules, for data beyond what the server lends.

@@ -2,7 +2,7 @@
 //! and each granule is in its place and in its pool.
 
 use crate::machine::{self, Machine, checked, output_of, pattern, same, scatter, seen};
-use genie_memory::{Buffer, GranuleKind, InputPlan, LenderId, Migrant, Reference, Space, SystemBuffer};
+use genie_memory::{Buffer, GranuleKind, LenderId, Migrant, Reference, Space, SystemBuffer};
 use genie_sys::Object;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -180,8 +180,8 @@ impl World {
         let (mut system, data) = self.systems.swap_remove(which);
         let (buffer, model) = &mut self.buffers[to];
         let len = data.len().min(model.len());
-        let plan = InputPlan { swap: 0..LONGEST as u32 };
-        let passed = self.space.deliver(&mut system, &mut buffer[..len], &plan).unwrap();
+        let swap = 0..LONGEST as u32;
+        let passed = self.space.deliver(&mut system, &mut buffer[..len], &swap).unwrap();
         assert_eq!(passed.swapped as usize, len / self.kind.size());
         model[..len].copy_from_slice(&data[..len]);
         if keep_it && !system.is_empty() {

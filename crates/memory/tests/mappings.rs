@@ -7,7 +7,7 @@ mod machine;
 
 use std::time::{Duration, Instant};
 
-use genie_memory::{InputPlan, Passed};
+use genie_memory::Passed;
 use genie_sys::lock::{Mutex, MutexGuard};
 use genie_sys::{Access, Arena, Object, inspect};
 use machine::{Machine, checked, client, lend, output, pattern, same, scatter, seen};
@@ -92,7 +92,7 @@ fn an_input_that_cannot_be_mapped_is_copied_and_leaves_no_protection(machine: Ma
     let bytes = client(buffer.addresses().start + start, len);
     let exhausted = exhaust();
     // Another granule in the middle of the buffer would make three mappings of one.
-    let passed = space.deliver(&mut system, bytes, &InputPlan { swap: 0..1 });
+    let passed = space.deliver(&mut system, bytes, &(0..1));
     drop(exhausted);
     assert_eq!(passed.unwrap(), Passed { copied: len, kept: granule - len, ..Passed::default() });
     same(&buffer, &expected, "the input and the bytes beside it");

@@ -5,9 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::machine::{
     Machine, checked, frame, is_accessible, output_of, pattern, same, scatter, seen, server,
 };
-use genie_memory::{
-    Direction, Error, Faults, Immigrating, InputPlan, Mark, Migrant, Protection, Reference, Space,
-};
+use genie_memory::{Direction, Error, Faults, Immigrating, Mark, Migrant, Protection, Reference, Space};
 use genie_sys::process;
 
 on_each_kind!(
@@ -425,7 +423,7 @@ fn a_hidden_region_never_arrives_before_it_is_reinstated(machine: Machine) {
         |immigrating, reference, _| drop(immigrating.arrive_released(reference, 1)),
         |mut immigrating, _, space| {
             let mut system = space.system_buffer(1).unwrap();
-            drop(immigrating.delivery(1).unwrap().from_one(&mut system, &InputPlan::default()));
+            drop(immigrating.delivery(1).unwrap().from_one(&mut system, &(0..0)));
         },
     ];
     for early in uses {

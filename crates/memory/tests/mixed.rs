@@ -5,8 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use genie_memory::{
-    Buffer, Config, Direction, GranuleKind, InputPlan, Part, Passed, Protection, Registrar, SharedObject,
-    Space,
+    Buffer, Config, Direction, GranuleKind, Part, Passed, Protection, Registrar, SharedObject, Space,
 };
 use genie_sys::{Object, inspect};
 
@@ -112,18 +111,18 @@ fn data_is_passed_between_granules_of_both_sizes() {
     for (len, alike, other) in [(3 * SMALL, &small, &space), (MIB, &space, &small)] {
         let mut buffer = space.allocate(len).unwrap();
         let (addr, data) = (buffer.addresses().start, pattern(1, len));
-        let plan = InputPlan { swap: 0..len.div_ceil(alike.granule()) as u32 };
+        let swap = 0..len.div_ceil(alike.granule()) as u32;
         let mut system = alike.aligned_buffer(0, len).unwrap();
         system.data().copy_from(&data);
-        let passed = space.deliver(&mut system, &mut buffer, &plan).unwrap();
-        assert_eq!(passed, Passed { swapped: plan.swap.end, ..Passed::default() });
+        let passed = space.deliver(&mut system, &mut buffer, &swap).unwrap();
+        assert_eq!(passed, Passed { swapped: swap.end, ..Passed::default() });
         same(&buffer, &data, "swapped input");
 
         let data = pattern(2, len);
         let mut system = other.alone().aligned_buffer(0, len).unwrap();
         assert_eq!(system.space().granule(), other.granule());
         system.data().copy_from(&data);
-        let passed = space.deliver(&mut system, &mut buffer, &plan).unwrap();
+        let passed = space.deliver(&mut system, &mut buffer, &swap).unwrap();
         assert_eq!(passed, Passed { copied: len, ..Passed::default() }, "no granule is of a size that fits");
         same(&buffer, &data, "copied input");
 
@@ -211,8 +210,7 @@ fn a_region_takes_the_granules_of_its_data() {
     immigrating.align(&system, Part::all(data.len()), data.len()).unwrap();
     assert_eq!(space.at(immigrating.addr()).granule(), LARGE);
     immigrating.reinstate().unwrap();
-    let passed =
-        immigrating.delivery(data.len()).unwrap().from_one(&mut system, &InputPlan { swap: 0..1 }).unwrap();
+    let passed = immigrating.delivery(data.len()).unwrap().from_one(&mut system, &(0..1)).unwrap();
     assert_eq!(passed, Passed { swapped: 1, ..Passed::default() });
     same(&immigrating.arrive(data.len()), &data, "the region");
     checked(&space);

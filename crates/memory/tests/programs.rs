@@ -5,9 +5,7 @@
 //! get a quarter of them.
 
 use crate::machine::{Machine, checked, client, frame, output_of, pattern, same, scatter, seen, server};
-use genie_memory::{
-    Buffer, Direction, Error, InputPlan, Migrant, Reference, Space, SystemBuffer, Usage, Wired,
-};
+use genie_memory::{Buffer, Direction, Error, Migrant, Reference, Space, SystemBuffer, Usage, Wired};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -31,7 +29,7 @@ enum Step {
     KernelStore { which: u8, place: Place },
     Output { which: u8, place: Place },
     EndOutput { which: u8 },
-    Input { which: u8, place: Place, plan: (u8, u8), aligned: bool, keep: bool, seed: u64 },
+    Input { which: u8, place: Place, swap: (u8, u8), aligned: bool, keep: bool, seed: u64 },
     InputInPlace { which: u8, place: Place, seed: u64, fails: bool },
     AllocateMigrant { len: u16, strong: bool },
     OutputMigrant { which: u8, how: Emigration },
@@ -82,7 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (which(), place()).prop_map(|(which, place)| Step::Output { which, place }),
         2 => which().prop_map(|which| Step::EndOutput { which }),
         4 => (which(), place(), any::<(u8, u8)>(), prop::bool::weighted(0.8), any::<bool>(), seed())
-            .prop_map(|(which, place, plan, aligned, keep, seed)| Step::Input { which, place, plan, aligned, keep, seed }),
+            .prop_map(|(which, place, swap, aligned, keep, seed)| Step::Input { which, place, swap, aligned, keep, seed }),
         1 => (which(), place(), seed(), any::<bool>())
             .prop_map(|(which, place, seed, fails)| Step::InputInPlace { which, place, seed, fails }),
         1 => (any::<u16>(), any::<bool>()).prop_map(|(len, strong)| Step::AllocateMigrant { len, strong }),
@@ -159,8 +157,8 @@ impl World {
                     self.outputs.swap_remove(which).0.release();
                 }
             }
-            Step::Input { which, place, plan, aligned, keep, seed } => {
-                self.input(which, place, plan, aligned, keep, seed);
+            Step::Input { which, place, swap, aligned, keep, seed } => {
+                self.input(which, place, swap, aligned, keep, seed);
             }
             Step::InputInPlace { which, place, seed, fails } => {
                 self.input_in_place(which, place, seed, fails)
@@ -204,7 +202,7 @@ impl World {
     }
 
     /// An input by emulated copy, from a system buffer that earlier inputs may have used.
-    fn input(&mut self, which: u8, place: Place, plan: (u8, u8), aligned: bool, keep: bool, seed: u64) {
+    fn input(&mut self, which: u8, place: Place, swap: (u8, u8), aligned: bool, keep: bool, seed: u64) {
         let Some((which, range)) = self.part(which, place) else { return };
         let addr = self.buffers[which].0.addresses().start + range.start;
         let offset = if aligned { addr % self.granule } else { (addr + 1) % self.granule };
@@ -218,10 +216,10 @@ impl World {
         whole[..data.len()].copy_from_slice(&data);
         scatter(&system.data(), &whole);
         let granules = (addr % self.granule + range.len()).div_ceil(self.granule) as u32;
-        let start = u32::from(plan.0) % (granules + 1);
-        let swap = start..start + u32::from(plan.1) % (granules - start + 1);
+        let start = u32::from(swap.0) % (granules + 1);
+        let swap = start..start + u32::from(swap.1) % (granules - start + 1);
         let planned = if aligned { swap.len() as u32 } else { 0 };
-        let passed = self.space.deliver(&mut system, client(addr, range.len()), &InputPlan { swap }).unwrap();
+        let passed = self.space.deliver(&mut system, client(addr, range.len()), &swap).unwrap();
         assert_eq!(passed.swapped, planned);
         self.buffers[which].1[range].copy_from_slice(&data);
         if keep && !system.is_empty() {

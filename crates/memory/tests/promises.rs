@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::machine::{self, Machine, checked, output, output_of, same, seen, server};
-use genie_memory::{Buffer, Direction, Error, InputPlan, Reference, Space, SystemBuffer};
+use genie_memory::{Buffer, Direction, Error, Reference, Space, SystemBuffer};
 use genie_sys::Object;
 
 on_each_kind!(
@@ -118,7 +118,7 @@ fn promises_end_with_the_output_the_region_or_the_swap(machine: Machine) {
     let mut system = space.aligned_buffer(0, 2 * granule).unwrap();
     let reference = output(&space, &buffer);
     assert_eq!(free(&space), 2, "before the swap");
-    space.deliver(&mut system, &mut buffer, &InputPlan { swap: 0..2 }).unwrap();
+    space.deliver(&mut system, &mut buffer, &(0..2)).unwrap();
     drop(system);
     assert_eq!(free(&space), 4, "after the swap");
     drop((reference, buffer));
@@ -169,8 +169,8 @@ impl Broken {
         let mut client = space.allocate(2 * granule).unwrap();
         let mut buffer = space.allocate(2 * granule).unwrap();
         let mut system = space.aligned_buffer_from(lender, 0, 2 * granule).unwrap();
-        let plan = InputPlan { swap: 0..2 };
-        assert_eq!(space.deliver(&mut system, &mut client, &plan).unwrap().swapped, 2);
+        let swap = 0..2;
+        assert_eq!(space.deliver(&mut system, &mut client, &swap).unwrap().swapped, 2);
         drop(client);
         buffer.fill(1);
         (0..outputs_before).for_each(|_| drop(output(&space, &buffer)));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::machine::{
     self, Machine, StopOnDrop, checked, client, frame, output, pattern, same, scatter, seen,
 };
-use genie_memory::{Direction, InputPlan, Passed, Space};
+use genie_memory::{Direction, Passed, Space};
 
 on_each_kind!(
     a_swap_leaves_pending_output_to_its_server,
@@ -32,7 +32,7 @@ fn a_swap_leaves_pending_output_to_its_server(machine: Machine) {
     let data = pattern(2, 2 * granule);
     scatter(&system.data(), &data);
     let addr = buffer.addresses().start + 50;
-    let passed = space.deliver(&mut system, client(addr, data.len()), &InputPlan { swap: 0..3 }).unwrap();
+    let passed = space.deliver(&mut system, client(addr, data.len()), &(0..3)).unwrap();
     assert_eq!(passed, Passed { kept: granule, swapped: 3, ..Passed::default() });
     expected[50..50 + data.len()].copy_from_slice(&data);
     same(&seen(&reference), &before, "the output");
@@ -61,8 +61,8 @@ fn a_system_buffer_never_keeps_granules_under_output(machine: Machine) {
     for round in 0..3 {
         let data = pattern(10 + round, buffer.len());
         scatter(&system.data(), &data);
-        let plan = InputPlan { swap: 0..granules as u32 };
-        let passed = space.deliver(&mut system, &mut buffer[..data.len()], &plan).unwrap();
+        let swap = 0..granules as u32;
+        let passed = space.deliver(&mut system, &mut buffer[..data.len()], &swap).unwrap();
         assert_eq!(passed.swapped as usize, granules);
         same(&buffer, &data, &format!("input {round}"));
         assert_eq!(system.len(), data.len());
@@ -89,13 +89,13 @@ fn without_fresh_granules_nothing_is_swapped(machine: Machine) {
     let mut system = space.aligned_buffer(0, 3 * granule).unwrap();
     let data = pattern(2, 3 * granule);
     system.data().copy_from(&data);
-    let plan = InputPlan { swap: 0..2 };
-    let passed = space.deliver(&mut system, &mut buffer, &plan).unwrap();
+    let swap = 0..2;
+    let passed = space.deliver(&mut system, &mut buffer, &swap).unwrap();
     assert_eq!(passed, Passed { copied: 2 * granule, ..Passed::default() });
     same(&buffer, &data[..2 * granule], "the data");
     same(&system.data().to_vec(), &data, "what the system buffer has");
     drop(reference);
-    assert_eq!(space.deliver(&mut system, &mut buffer, &plan).unwrap().swapped, 2);
+    assert_eq!(space.deliver(&mut system, &mut buffer, &swap).unwrap().swapped, 2);
     checked(&space);
 }
 
@@ -109,7 +109,7 @@ fn a_copy_leaves_pending_output_to_its_server(machine: Machine) {
     let mut system = space.system_buffer(100).unwrap();
     scatter(&system.data(), &[7; 100]);
     let addr = buffer.addresses().start + granule - 50;
-    let passed = space.deliver(&mut system, client(addr, 100), &InputPlan::default()).unwrap();
+    let passed = space.deliver(&mut system, client(addr, 100), &(0..0)).unwrap();
     assert_eq!(passed, Passed { copied: 100, ..Passed::default() });
     same(&seen(&reference), &before, "the output");
     assert!(buffer[granule - 50..granule + 50].iter().all(|byte| *byte == 7));
@@ -149,7 +149,7 @@ fn stores_beside_a_buffer_survive_every_delivery(machine: Machine) {
             let byte = round as u8;
             system.data().part(0..1).fill(byte);
             system.data().part(data.len() - 1..data.len()).fill(byte);
-            let passed = space.deliver(&mut system, &mut *data, &InputPlan { swap: 0..2 }).unwrap();
+            let passed = space.deliver(&mut system, &mut *data, &(0..2)).unwrap();
             assert_eq!(passed.swapped, 2);
             assert_eq!(black_box(&*data)[0], byte);
             assert_eq!(black_box(&*data)[data.len() - 1], byte);
@@ -187,8 +187,8 @@ fn stores_beside_the_data_survive_swaps_of_page_tables(machine: Machine) {
         let stopped = StopOnDrop(&stop);
         for _ in 0..2000 {
             let mut system = space.aligned_buffer(0, data.len()).unwrap();
-            let plan = InputPlan { swap: 0..granules as u32 };
-            assert_eq!(space.deliver(&mut system, &mut *data, &plan).unwrap().swapped as usize, granules);
+            let swap = 0..granules as u32;
+            assert_eq!(space.deliver(&mut system, &mut *data, &swap).unwrap().swapped as usize, granules);
         }
         drop(stopped);
         client.join().unwrap()

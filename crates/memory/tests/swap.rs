@@ -1,11 +1,12 @@
 //! Page swapping and input alignment: what is delivered, what is left alone, and whose frames are where.
 
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 
 use crate::machine::{
     Machine, checked, client, frame, output, output_of, pattern, proc, same, scatter, seen,
 };
-use genie_memory::{Buffer, Error, Faults, InputPlan, Passed, Space, SystemBuffer};
+use genie_memory::{Buffer, Error, Faults, Passed, Space, SystemBuffer};
 
 on_each_kind!(
     every_geometry_delivers_its_bytes_and_no_others,
@@ -29,25 +30,25 @@ on_each_kind!(
 );
 
 /// Fills the first `data.len()` bytes of the system buffer and delivers them.
-fn deliver(space: &Space, system: &mut SystemBuffer, addr: usize, data: &[u8], plan: &InputPlan) -> Passed {
+fn deliver(space: &Space, system: &mut SystemBuffer, addr: usize, data: &[u8], swaps: &Range<u32>) -> Passed {
     let mut whole = system.data().to_vec();
     whole[..data.len()].copy_from_slice(data);
     scatter(&system.data(), &whole);
-    let passed = space.deliver(system, client(addr, data.len()), plan).unwrap();
+    let passed = space.deliver(system, client(addr, data.len()), swaps).unwrap();
     checked(space);
     passed
 }
 
-fn all_of(granule: usize, offset: usize, len: usize) -> InputPlan {
-    InputPlan { swap: 0..(offset + len).div_ceil(granule) as u32 }
+fn all_of(granule: usize, offset: usize, len: usize) -> Range<u32> {
+    0..(offset + len).div_ceil(granule) as u32
 }
 
 /// What a delivery should have done: data outside the swapped granules is copied, and the client's bytes beside it inside them kept.
-fn expected_passed(granule: usize, offset: usize, len: usize, plan: &InputPlan) -> Passed {
-    let mut passed = Passed { swapped: plan.swap.len() as u32, ..Passed::default() };
+fn expected_passed(granule: usize, offset: usize, len: usize, swaps: &Range<u32>) -> Passed {
+    let mut passed = Passed { swapped: swaps.len() as u32, ..Passed::default() };
     for at in 0..(offset + len).div_ceil(granule) {
         let data = ((at + 1) * granule).min(offset + len) - (at * granule).max(offset);
-        match plan.swap.contains(&(at as u32)) {
+        match swaps.contains(&(at as u32)) {
             true => passed.kept += granule - data,
             false => passed.copied += data,
         }
@@ -70,8 +71,8 @@ fn every_geometry_delivers_its_bytes_and_no_others(machine: Machine) {
         (granule / 2, 1),
     ] {
         let granules = (offset + len).div_ceil(granule) as u32;
-        let plans = [0..granules, 1..granules, 0..granules - 1, 1..granules.max(2) - 1, 0..0];
-        for plan in plans.into_iter().filter(|plan| plan.start <= plan.end).map(|swap| InputPlan { swap }) {
+        let swaps = [0..granules, 1..granules, 0..granules - 1, 1..granules.max(2) - 1, 0..0];
+        for swap in swaps.into_iter().filter(|swap| swap.start <= swap.end) {
             seed += 1;
             let mut buffer = space.allocate(granules as usize * granule + 50).unwrap();
             let mut expected = pattern(seed, buffer.len());
@@ -79,11 +80,11 @@ fn every_geometry_delivers_its_bytes_and_no_others(machine: Machine) {
             let data = pattern(seed + 1000, len);
             let mut system = space.aligned_buffer(offset, len).unwrap();
             let addr = buffer.addresses().start + offset;
-            let passed = deliver(&space, &mut system, addr, &data, &plan);
+            let passed = deliver(&space, &mut system, addr, &data, &swap);
             expected[offset..offset + len].copy_from_slice(&data);
-            same(&buffer, &expected, &format!("{len} bytes at {offset} by {plan:?}"));
-            let expected = expected_passed(granule, offset, len, &plan);
-            assert_eq!(passed, expected, "{len} at {offset}, {plan:?}");
+            same(&buffer, &expected, &format!("{len} bytes at {offset} by {swap:?}"));
+            let expected = expected_passed(granule, offset, len, &swap);
+            assert_eq!(passed, expected, "{len} at {offset}, {swap:?}");
         }
     }
     assert_eq!(space.statistics().faults, 0, "a delivery stored into protected memory");
@@ -130,7 +131,7 @@ fn copied_granules_keep_their_frames(machine: Machine) {
     let mut system = space.aligned_buffer(0, 3 * granule).unwrap();
     let client: Vec<_> = (0..3).map(|at| frame(addr + at * granule)).collect();
     let data = pattern(1, 3 * granule);
-    let passed = deliver(&space, &mut system, addr, &data, &InputPlan { swap: 1..2 });
+    let passed = deliver(&space, &mut system, addr, &data, &(1..2));
     assert_eq!(passed, Passed { copied: 2 * granule, swapped: 1, ..Passed::default() });
     same(&buffer, &data, "the input");
     let after: Vec<_> = (0..3).map(|at| frame(addr + at * granule)).collect();
@@ -161,7 +162,7 @@ fn a_chunk_is_copied(machine: Machine) {
     let mut buffer = space.allocate(machine.granule()).unwrap();
     let mut system = space.system_buffer(3000).unwrap();
     let (addr, data) = (buffer.addresses().start + 1, pattern(1, 3000));
-    let passed = deliver(&space, &mut system, addr, &data, &InputPlan { swap: 0..1 });
+    let passed = deliver(&space, &mut system, addr, &data, &(0..1));
     assert_eq!(passed, Passed { copied: 3000, ..Passed::default() });
     same(&buffer[1..3001], &data, "the input");
     assert_eq!((buffer[0], buffer[3001]), (0, 0));
@@ -175,11 +176,11 @@ fn a_plan_beyond_the_data_is_cut(machine: Machine) {
     buffer.fill(1);
     let mut system = space.aligned_buffer(0, 3 * granule).unwrap();
     let data = pattern(1, granule + 5);
-    let passed = deliver(&space, &mut system, buffer.addresses().start, &data, &InputPlan { swap: 0..3 });
+    let passed = deliver(&space, &mut system, buffer.addresses().start, &data, &(0..3));
     assert_eq!(passed.swapped, 2);
     same(&buffer[..granule + 5], &data, "the input");
     assert!(buffer[granule + 5..].iter().all(|byte| *byte == 1));
-    let passed = space.deliver(&mut system, &mut buffer[..0], &InputPlan { swap: 0..3 }).unwrap();
+    let passed = space.deliver(&mut system, &mut buffer[..0], &(0..3)).unwrap();
     assert_eq!(passed, Passed::default());
 }
 
@@ -187,9 +188,9 @@ fn more_than_the_system_buffer_holds_is_refused(machine: Machine) {
     let space = machine.space(8);
     let mut buffer = space.allocate(2 * machine.granule()).unwrap();
     let mut system = space.aligned_buffer(0, 100).unwrap();
-    let plan = InputPlan::default();
+    let swap = 0..0;
     let outcome =
-        std::panic::catch_unwind(AssertUnwindSafe(|| space.deliver(&mut system, &mut buffer[..101], &plan)));
+        std::panic::catch_unwind(AssertUnwindSafe(|| space.deliver(&mut system, &mut buffer[..101], &swap)));
     assert!(outcome.is_err(), "bytes that are not there were delivered");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| space.region_from(&mut system, 101)));
     assert!(outcome.is_err(), "a migrant buffer of bytes that are not there was made");
@@ -205,12 +206,12 @@ fn bytes_in_two_regions_are_foreign(machine: Machine) {
     assert_eq!(pair[1].addresses().start, addr + granule, "the regions are neighbours");
     let mut system = space.aligned_buffer(0, 2 * granule).unwrap();
     system.data().fill(1);
-    let error = space.deliver(&mut system, client(addr, 2 * granule), &InputPlan { swap: 0..2 }).unwrap_err();
+    let error = space.deliver(&mut system, client(addr, 2 * granule), &(0..2)).unwrap_err();
     assert_eq!(error, Error::Foreign { addr, len: 2 * granule });
     assert!(pair.iter().all(|buffer| buffer.iter().all(|byte| *byte == 0)), "something has changed");
     let mut local = [0u8; 10];
     let (addr, len) = (local.as_mut_ptr().addr(), local.len());
-    let error = space.deliver(&mut system, &mut local, &InputPlan::default()).unwrap_err();
+    let error = space.deliver(&mut system, &mut local, &(0..0)).unwrap_err();
     assert_eq!(error, Error::Foreign { addr, len });
     checked(&space);
 }
@@ -222,9 +223,9 @@ fn without_faults_partial_granules_are_copied(machine: Machine) {
     buffer.fill(1);
     let mut system = space.aligned_buffer(8, 2 * granule).unwrap();
     let (addr, data) = (buffer.addresses().start, pattern(1, 2 * granule));
-    let passed = deliver(&space, &mut system, addr + 8, &data, &InputPlan { swap: 0..3 });
+    let passed = deliver(&space, &mut system, addr + 8, &data, &(0..3));
     assert_eq!(passed, Passed { copied: data.len(), ..Passed::default() });
-    let passed = deliver(&space, &mut system, addr + 8, &data, &InputPlan { swap: 1..2 });
+    let passed = deliver(&space, &mut system, addr + 8, &data, &(1..2));
     assert_eq!(passed, Passed { copied: granule, swapped: 1, ..Passed::default() });
     same(&buffer[8..8 + data.len()], &data, "the input");
     assert!(buffer[..8].iter().chain(&buffer[8 + data.len()..]).all(|byte| *byte == 1));
@@ -294,13 +295,13 @@ fn the_same_buffers_swap_again_and_again(machine: Machine) {
     let mut buffer = space.allocate(granules * granule).unwrap();
     buffer.fill(0xff);
     let mut system = space.aligned_buffer(0, granules * granule).unwrap();
-    let plan = all_of(granule, 0, granules * granule);
+    let swap = all_of(granule, 0, granules * granule);
     assert_eq!(has_window(&system), !machine.is_large());
     let mappings = proc::mapping_count();
     let rounds = if machine.is_large() { 20 } else { 200 };
     for round in 0..rounds {
         system.data().fill(round);
-        let passed = space.deliver(&mut system, &mut buffer, &plan).unwrap();
+        let passed = space.deliver(&mut system, &mut buffer, &swap).unwrap();
         assert_eq!(passed, Passed { swapped: granules as u32, ..Passed::default() });
         assert!(buffer.iter().step_by(509).all(|byte| *byte == round), "round {round}");
         let former = system.data().to_vec();
@@ -371,9 +372,9 @@ fn a_swapped_region_can_still_be_protected(machine: Machine) {
     let Some(space) = machine.protecting_space(3 * granules) else { return };
     let mut buffer = space.allocate(granules * granule).unwrap();
     let mut system = space.aligned_buffer(0, granules * granule).unwrap();
-    let plan = all_of(granule, 0, granules * granule);
+    let swap = all_of(granule, 0, granules * granule);
     for _ in 0..3 {
-        space.deliver(&mut system, &mut buffer[..granules * granule], &plan).unwrap();
+        space.deliver(&mut system, &mut buffer[..granules * granule], &swap).unwrap();
         drop(output(&space, &buffer));
     }
     let (mut migrant, _) = space.region_from(&mut system, granules * granule).unwrap();
@@ -421,17 +422,17 @@ fn granules_between_protected_edges_swap_page_tables(machine: Machine) {
 fn a_swap_beside_a_protected_region_leaves_it_protected(machine: Machine) {
     let (granule, granules) = (machine.granule(), machine.windowed());
     let Some(space) = machine.protecting_space(6 * granules) else { return };
-    let (len, plan) = (granules * granule, all_of(granule, 0, granules * granule));
+    let (len, swap) = (granules * granule, all_of(granule, 0, granules * granule));
     let neighbour = space.allocate(len).unwrap();
     let buffer = space.allocate(len).unwrap();
     let (_apart, addr) = (space.allocate(len).unwrap(), buffer.addresses().start);
     // The granules behind the neighbour's leave the buffer, and come back in a system buffer that is new.
     let mut system = space.aligned_buffer(0, len).unwrap();
-    deliver(&space, &mut system, addr, &pattern(4, len), &plan);
+    deliver(&space, &mut system, addr, &pattern(4, len), &swap);
     remove(&space, system);
     let mut system = space.aligned_buffer(0, len).unwrap();
     is_protected_during(&space, neighbour, || {
-        deliver(&space, &mut system, addr, &pattern(5, len), &plan);
+        deliver(&space, &mut system, addr, &pattern(5, len), &swap);
     });
 }
 
@@ -439,17 +440,17 @@ fn a_swap_beside_a_protected_region_leaves_it_protected(machine: Machine) {
 fn a_swap_by_way_of_a_place_beside_a_protected_region_leaves_it_protected(machine: Machine) {
     let (granule, granules) = (machine.granule(), machine.windowed());
     let Some(space) = machine.protecting_space(6 * granules) else { return };
-    let (len, plan) = (granules * granule, all_of(granule, 0, granules * granule));
+    let (len, swap) = (granules * granule, all_of(granule, 0, granules * granule));
     let neighbour = space.allocate(len).unwrap();
     let mut beside = space.aligned_buffer(0, len).unwrap();
     let buffer = space.allocate(len).unwrap();
     let addr = buffer.addresses().start;
     let mut system = space.aligned_buffer(0, len).unwrap();
     // The buffer gets the granules behind the neighbour's, and the place behind the neighbour becomes free.
-    deliver(&space, &mut beside, addr, &pattern(4, len), &plan);
+    deliver(&space, &mut beside, addr, &pattern(4, len), &swap);
     remove(&space, beside);
     is_protected_during(&space, neighbour, || {
-        deliver(&space, &mut system, addr, &pattern(5, len), &plan);
+        deliver(&space, &mut system, addr, &pattern(5, len), &swap);
     });
 }
 

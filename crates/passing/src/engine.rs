@@ -32,7 +32,7 @@ pub enum Hold {
 
 /// How an output of native memory is passed.
 #[derive(Debug)]
-pub(crate) struct OutputPlan {
+pub(crate) struct Decided {
     pub(crate) scheme: Scheme,
     /// Why not all of it is passed by the scheme that was asked for.
     pub(crate) reason: Option<Reason>,
@@ -212,36 +212,30 @@ impl Passing {
 
     /// How an output of native memory by `scheme` is passed, as far as this can be told without referencing the memory, which may
     /// be among the regions' addresses, and still not in one region.
-    pub(crate) fn plan_output(
-        &self,
-        scheme: Scheme,
-        bytes: &[u8],
-        hold: Hold,
-        parties: Parties,
-    ) -> OutputPlan {
+    pub(crate) fn decide(&self, scheme: Scheme, bytes: &[u8], hold: Hold, parties: Parties) -> Decided {
         let (addr, len) = (bytes.as_ptr().addr(), bytes.len());
         let (space, rules) = self.at(addr);
-        let planned = OutputPlan { scheme, reason: None, in_place: 0..len };
-        let copied = |reason| OutputPlan { scheme: Scheme::Copy, reason: Some(reason), in_place: 0..0 };
+        let as_asked = Decided { scheme, reason: None, in_place: 0..len };
+        let copied = |reason| Decided { scheme: Scheme::Copy, reason: Some(reason), in_place: 0..0 };
         if let Some(reason) = self.copied_for(scheme, (addr, len), hold, parties, (space, rules)) {
             return copied(reason);
         }
         match (scheme, hold) {
-            (Scheme::Copy, _) => planned,
+            (Scheme::Copy, _) => as_asked,
             (Scheme::EmulatedCopy, Hold::None) => {
                 let output = rules.thresholds(parties.server).output;
                 match len >= output || space.spares_copy(addr, len, rules.stakes(space, len)) {
-                    true if len < output => planned,
-                    true => OutputPlan { in_place: self.cut(addr, len, output), ..planned },
+                    true if len < output => as_asked,
+                    true => Decided { in_place: self.cut(addr, len, output), ..as_asked },
                     false => copied(Reason::Short),
                 }
             }
             (_, Hold::Borrow) => match (scheme, space.borrowable(addr, len)) {
-                (_, kept) if kept.len() == len => planned,
-                (Scheme::EmulatedCopy, kept) if !kept.is_empty() => OutputPlan { in_place: kept, ..planned },
+                (_, kept) if kept.len() == len => as_asked,
+                (Scheme::EmulatedCopy, kept) if !kept.is_empty() => Decided { in_place: kept, ..as_asked },
                 _ => copied(Reason::Neighbours),
             },
-            _ => planned,
+            _ => as_asked,
         }
     }
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use genie_memory::{
-    DataMut, Direction, Error as MemoryError, Immigrating, InputPlan, LenderId, Migrant, Part, Reference,
-    Segments, Space, SystemBuffer, Wired,
+    DataMut, Direction, Error as MemoryError, Immigrating, LenderId, Migrant, Part, Reference, Segments,
+    Space, SystemBuffer, Wired,
 };
 use genie_sys::guard;
 
@@ -116,19 +116,19 @@ impl Passing {
     }
 
     /// Which granules an emulated-copy input of `len` bytes at `addr` from `server` swaps.
-    pub(crate) fn plan(&self, addr: usize, len: usize, server: LenderId) -> InputPlan {
-        self.plan_part(addr..addr + len, Part::all(len), server, false)
+    pub(crate) fn swaps(&self, addr: usize, len: usize, server: LenderId) -> Range<u32> {
+        self.swaps_of_part(addr..addr + len, Part::all(len), server, false)
     }
 
     /// Which granules `part` of an emulated-copy input to these addresses swaps. If it completes granules with zeros, it stores into
     /// all bytes beside the data.
-    pub(crate) fn plan_part(
+    pub(crate) fn swaps_of_part(
         &self,
         all: Range<usize>,
         part: Part,
         server: LenderId,
         completes: bool,
-    ) -> InputPlan {
+    ) -> Range<u32> {
         let (space, rules) = self.at(all.start);
         let granule = space.granule();
         let start = all.start + part.at;
@@ -142,7 +142,7 @@ impl Passing {
             let can_keep = kept == 0 || space.can_swap_partial_granules();
             can_keep.then_some(if completes { granule - data } else { kept })
         };
-        rules.thresholds(server).plan(granule, (start & (granule - 1), part.len), beside, forced)
+        rules.thresholds(server).swaps(granule, (start & (granule - 1), part.len), beside, forced)
     }
 }
 

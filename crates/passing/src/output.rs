@@ -7,7 +7,7 @@ use genie_memory::{
     Wired,
 };
 
-use crate::engine::{Hold, OutputPlan};
+use crate::engine::{Decided, Hold};
 use crate::operation::Operation;
 use crate::parties::needs_completion;
 use crate::recorder::{Column, Moment, Recorder, Watch};
@@ -91,16 +91,16 @@ impl Passing {
         hold: Hold,
         parties: Parties,
     ) -> Result<Box<Output>> {
-        let begin = |plan: OutputPlan| {
-            let mut output = Output::new(scheme, plan.scheme, bytes.len(), parties, self.recorder());
-            output.receipt.reason = plan.reason;
-            output.receipt.held = hold != Hold::None && plan.scheme != Scheme::Copy;
-            output.request(self, bytes, plan.in_place, Watch::start(self.recorder()))?;
+        let begin = |decided: Decided| {
+            let mut output = Output::new(scheme, decided.scheme, bytes.len(), parties, self.recorder());
+            output.receipt.reason = decided.reason;
+            output.receipt.held = hold != Hold::None && decided.scheme != Scheme::Copy;
+            output.request(self, bytes, decided.in_place, Watch::start(self.recorder()))?;
             Ok(output)
         };
-        let plan = self.plan_output(scheme, bytes, hold, parties);
-        let planned = plan.scheme;
-        let reason = match begin(plan) {
+        let decided = self.decide(scheme, bytes, hold, parties);
+        let planned = decided.scheme;
+        let reason = match begin(decided) {
             Err(Error::Memory(MemoryError::Foreign { .. })) if planned != Scheme::Copy => Reason::Foreign,
             Err(Error::Unprofitable) => Reason::Faults,
             Err(Error::Memory(MemoryError::Irreplaceable { .. })) => Reason::Irreplaceable,
@@ -108,7 +108,7 @@ impl Passing {
             result => return result,
         };
         // Nothing has been taken; copy's operations do the same for the client.
-        begin(OutputPlan { scheme: Scheme::Copy, reason: Some(reason), in_place: 0..0 })
+        begin(Decided { scheme: Scheme::Copy, reason: Some(reason), in_place: 0..0 })
     }
 
     fn output_migrant(

@@ -14,7 +14,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{DataMut, InputPlan, Part, Segments, Space, SystemBuffer, TellLater, part};
+use genie_memory::{DataMut, Part, Segments, Space, SystemBuffer, TellLater, part};
 use genie_sys::lock::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
@@ -201,8 +201,8 @@ impl Overlay {
         shared.parts.extend(others);
     }
 
-    /// Leaves out of a plan for the `len` bytes from `from` on what this part shares with another one: the first granule, or the last.
-    pub(crate) fn leave_shared(&self, plan: &mut InputPlan, Part { from, len, .. }: Part) {
+    /// Leaves out of the granules that the `len` bytes from `from` on are to swap what this part shares with another one: the first granule, or the last.
+    pub(crate) fn leave_shared(&self, swaps: &mut Range<u32>, Part { from, len, .. }: Part) {
         let shared = self.taken().shared.lock();
         let (granule, offset) =
             (shared.buffer.space().granule(), shared.buffer.alignment().unwrap_or_default());
@@ -213,12 +213,12 @@ impl Overlay {
         let (first, last) = (of(from), of(from + len - 1));
         let count = (last - first) as u32;
         if is_shared(first) {
-            plan.swap.start = plan.swap.start.max(1);
+            swaps.start = swaps.start.max(1);
         }
         if is_shared(last) {
-            plan.swap.end = plan.swap.end.min(count);
+            swaps.end = swaps.end.min(count);
         }
-        plan.swap.end = plan.swap.end.max(plan.swap.start);
+        swaps.end = swaps.end.max(swaps.start);
     }
 }
 

@@ -12,9 +12,9 @@
 //! request carries in its record ([`CARRIED`]).
 //! Source: thesis §4.1, §4.2, §4.3, §5.1.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use genie_memory::InputPlan;
 use serde::{Deserialize, Serialize};
 
 use crate::Costs;
@@ -85,7 +85,7 @@ impl Thresholds {
         let joining = swap(2 * granule) - swap(granule);
 
         let protects = !costs.read_only.points.is_empty();
-        let swaps = !costs.swap.points.is_empty();
+        let can_swap = !costs.swap.points.is_empty();
         let guards = !costs.guard.points.is_empty();
         let zeroes = !costs.zero.points.is_empty();
         Self {
@@ -94,15 +94,15 @@ impl Thresholds {
                 costs.protecting(whole(len)) + costs.replacement.at(granule) < TRIAL * copyin(len)
             }),
             held: shortest(LONGEST, true, |len| costs.referencing(len) < WORTH_IT * copyin(len)),
-            input: shortest(granule, swaps && guards, |len| {
+            input: shortest(granule, can_swap && guards, |len| {
                 swap(granule) + complete(len) < WORTH_IT * copyout(len)
             }),
-            input_alone: shortest(granule, swaps, |len| swap(granule) < WORTH_IT * copyout(len)),
-            input_run: shortest(LONGEST / granule, swaps, |count| {
+            input_alone: shortest(granule, can_swap, |len| swap(granule) < WORTH_IT * copyout(len)),
+            input_run: shortest(LONGEST / granule, can_swap, |count| {
                 swap(count * granule) < WORTH_IT * copyout(count * granule)
             })
             .saturating_mul(granule),
-            input_edge: shortest(granule, swaps && guards, |len| {
+            input_edge: shortest(granule, can_swap && guards, |len| {
                 joining + complete(len) < WORTH_IT * costs.copyout.at(len)
             }),
             mapping: shortest(granule, zeroes, |len| {
@@ -147,15 +147,15 @@ impl Thresholds {
     /// the client's and not data, or have to be hidden from it, and is never less than the rest of the granule where that is not
     /// known; `None` where they cannot be completed. `forced` says whether a
     /// granule must be swapped, because an output is pending from it (§4.3).
-    pub fn plan(
+    pub fn swaps(
         &self,
         granule: usize,
         (offset, len): (usize, usize),
         beside: impl Fn(u32) -> Option<usize>,
         forced: impl Fn(u32) -> bool,
-    ) -> InputPlan {
+    ) -> Range<u32> {
         if len == 0 {
-            return InputPlan::default();
+            return 0..0;
         }
         let end = offset + len;
         let count = end.div_ceil(granule) as u32;
@@ -176,15 +176,15 @@ impl Thresholds {
             beside(index).is_some_and(|beside| is_forced || pays(filled, beside))
         };
         if run > 0 && !run_swaps {
-            return InputPlan::default();
+            return 0..0;
         }
         if full.start > full.end {
             // All of it lies inside one granule.
-            return InputPlan { swap: 0..u32::from(edge_swaps(0, len)) };
+            return 0..u32::from(edge_swaps(0, len));
         }
         let head = full.start > 0 && edge_swaps(0, granule - offset);
         let tail = full.end < count && edge_swaps(full.end, end % granule);
-        InputPlan { swap: full.start - u32::from(head)..full.end + u32::from(tail) }
+        full.start - u32::from(head)..full.end + u32::from(tail)
     }
 }
 
@@ -383,26 +383,26 @@ mod tests {
     #[test]
     fn full_granules_are_swapped_and_short_edges_copied() {
         let thresholds = Thresholds { input: 3000, input_run: P, input_edge: 2200, ..Thresholds::ALWAYS };
-        let plan = |offset, len| thresholds.plan(P, (offset, len), kept(shared(offset, len)), |_| false).swap;
-        assert_eq!(plan(0, 3 * P), 0..3);
-        assert_eq!(plan(P - 10, 2 * P + 20), 1..3, "edges of ten bytes");
-        assert_eq!(plan(10, 3 * P - 20), 0..3, "edges of nearly a granule");
-        assert_eq!(plan(10, 2999), 0..0);
-        assert_eq!(plan(10, 3000), 0..1);
-        assert_eq!(plan(0, 3000), 0..1);
-        assert_eq!(plan(P - 10, 3010), 1..2, "two edges, one of them long enough");
-        assert_eq!(plan(P - 10, 20), 1..1);
-        assert_eq!(plan(100, 0), 0..0);
+        let swaps = |offset, len| thresholds.swaps(P, (offset, len), kept(shared(offset, len)), |_| false);
+        assert_eq!(swaps(0, 3 * P), 0..3);
+        assert_eq!(swaps(P - 10, 2 * P + 20), 1..3, "edges of ten bytes");
+        assert_eq!(swaps(10, 3 * P - 20), 0..3, "edges of nearly a granule");
+        assert_eq!(swaps(10, 2999), 0..0);
+        assert_eq!(swaps(10, 3000), 0..1);
+        assert_eq!(swaps(0, 3000), 0..1);
+        assert_eq!(swaps(P - 10, 3010), 1..2, "two edges, one of them long enough");
+        assert_eq!(swaps(P - 10, 20), 1..1);
+        assert_eq!(swaps(100, 0), 0..0);
     }
 
     #[test]
     fn without_a_guard_partial_granules_are_copied() {
-        let plan = |offset, len| {
-            Thresholds::ALWAYS.plan(P, (offset, len), unguarded(shared(offset, len)), |_| false).swap
+        let swaps = |offset, len| {
+            Thresholds::ALWAYS.swaps(P, (offset, len), unguarded(shared(offset, len)), |_| false)
         };
-        assert_eq!(plan(10, 3 * P - 20), 1..2);
-        assert_eq!(plan(10, 20), 0..0);
-        let alone = |offset, len| Thresholds::ALWAYS.plan(P, (offset, len), unguarded(|_| 0), |_| false).swap;
+        assert_eq!(swaps(10, 3 * P - 20), 1..2);
+        assert_eq!(swaps(10, 20), 0..0);
+        let alone = |offset, len| Thresholds::ALWAYS.swaps(P, (offset, len), unguarded(|_| 0), |_| false);
         assert_eq!(alone(10, 3 * P - 20), 0..3, "nothing has to be completed");
         assert_eq!(alone(10, 20), 0..1);
     }
@@ -411,44 +411,44 @@ mod tests {
     fn fewer_bytes_to_complete_make_shorter_data_worth_a_swap() {
         let thresholds =
             Thresholds { input: 3000, input_alone: 1000, input_edge: 2200, ..Thresholds::ALWAYS };
-        let plan = |len, beside| thresholds.plan(P, (0, len), kept(|_| beside), |_| false).swap;
-        assert_eq!((plan(999, 0), plan(1000, 0)), (0..0, 0..1));
+        let swaps = |len, beside| thresholds.swaps(P, (0, len), kept(|_| beside), |_| false);
+        assert_eq!((swaps(999, 0), swaps(1000, 0)), (0..0, 0..1));
         // 2000 bytes of the granule are nobody's: 2000 / 1.75 = 1142.
-        assert_eq!((plan(1857, P - 3857), plan(1858, P - 3858)), (0..0, 0..1));
-        assert_eq!((plan(2999, P - 2999), plan(3000, P - 3000)), (0..0, 0..1));
+        assert_eq!((swaps(1857, P - 3857), swaps(1858, P - 3858)), (0..0, 0..1));
+        assert_eq!((swaps(2999, P - 2999), swaps(3000, P - 3000)), (0..0, 0..1));
     }
 
     #[test]
     fn what_lies_beside_is_looked_up_only_where_it_matters() {
         let thresholds = Thresholds { input: 3000, input_alone: 2000, ..Thresholds::ALWAYS };
         let never = |index| panic!("granule {index} is looked up");
-        assert_eq!(thresholds.plan(P, (0, 100), never, |_| false).swap, 0..0);
-        assert_eq!(thresholds.plan(P, (0, 3 * P), never, |_| false).swap, 0..3);
+        assert_eq!(thresholds.swaps(P, (0, 100), never, |_| false), 0..0);
+        assert_eq!(thresholds.swaps(P, (0, 3 * P), never, |_| false), 0..3);
     }
 
     #[test]
     fn an_output_pending_forces_the_swap_whatever_the_length() {
-        let plan = |len, pending| {
-            Thresholds::NEVER.plan(P, (0, len), kept(shared(0, len)), |index| pending == Some(index)).swap
+        let swaps = |len, pending| {
+            Thresholds::NEVER.swaps(P, (0, len), kept(shared(0, len)), |index| pending == Some(index))
         };
-        assert_eq!(plan(64, None), 0..0);
-        assert_eq!(plan(64, Some(0)), 0..1);
-        assert_eq!(plan(2 * P, Some(1)), 0..2);
+        assert_eq!(swaps(64, None), 0..0);
+        assert_eq!(swaps(64, Some(0)), 0..1);
+        assert_eq!(swaps(2 * P, Some(1)), 0..2);
     }
 
     #[test]
     fn a_run_that_costs_more_than_the_copy_is_not_swapped() {
         let thresholds = Thresholds { input_run: 11 * P, ..Thresholds::ALWAYS };
-        assert_eq!(thresholds.plan(P, (0, 10 * P), kept(|_| 0), |_| false).swap, 0..0);
-        assert_eq!(thresholds.plan(P, (0, 11 * P), kept(|_| 0), |_| false).swap, 0..11);
+        assert_eq!(thresholds.swaps(P, (0, 10 * P), kept(|_| 0), |_| false), 0..0);
+        assert_eq!(thresholds.swaps(P, (0, 11 * P), kept(|_| 0), |_| false), 0..11);
     }
 
     #[test]
-    fn every_plan_swaps_granules_that_hold_data() {
+    fn every_swap_is_of_granules_that_hold_data() {
         for thresholds in [Thresholds::ALWAYS, Thresholds::NEVER, Thresholds::derive(&micron(), P)] {
             for offset in [0, 1, 2000, P - 1] {
                 for len in [1, 100, 2095, 2096, P - 1, P, P + 1, 2 * P, 3 * P + 5] {
-                    let swap = thresholds.plan(P, (offset, len), kept(shared(offset, len)), |_| false).swap;
+                    let swap = thresholds.swaps(P, (offset, len), kept(shared(offset, len)), |_| false);
                     let count = (offset + len).div_ceil(P) as u32;
                     assert!(swap.start <= swap.end && swap.end <= count, "{offset} {len}: {swap:?}");
                 }

@@ -1,6 +1,6 @@
 //! The measurements.
 
-use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space};
+use genie_memory::{Buffer, Direction, Protection, Result, Space};
 use genie_sys::machine;
 
 use super::effort::{Effort, timed};
@@ -177,8 +177,7 @@ impl<'a> Bench<'a> {
         let touch = self.touch();
         let (system, allocate) = timed(|| space.aligned_buffer(addr, len));
         let mut system = system?;
-        let plan = InputPlan { swap: 0..granules };
-        let (passed, swap) = timed(|| space.deliver(&mut system, &mut self.buffer, &plan));
+        let (passed, swap) = timed(|| space.deliver(&mut system, &mut self.buffer, &(0..granules)));
         passed?;
         let loads = self.touch();
         let ((), deallocate) = timed(|| drop(system));
@@ -195,8 +194,7 @@ impl<'a> Bench<'a> {
         let (space, len) = (self.space, self.len - 1);
         let addr = self.buffer.as_ptr().addr();
         let mut system = space.aligned_buffer(addr, len)?;
-        let plan = InputPlan { swap: 0..1 };
-        let (passed, time) = timed(|| space.deliver(&mut system, &mut self.buffer[..len], &plan));
+        let (passed, time) = timed(|| space.deliver(&mut system, &mut self.buffer[..len], &(0..1)));
         passed?;
         samples.guard.points.push((space.granule(), (time - whole).max(1.0)));
         Ok(())

@@ -4,7 +4,9 @@
 //! device transfer it.
 //! Source: thesis §4.1, §7.4.2 to §7.4.4.
 
-use genie_memory::{Direction, InputPlan, LenderId, Part, Swapped, SystemBuffer};
+use std::ops::Range;
+
+use genie_memory::{Direction, LenderId, Part, Swapped, SystemBuffer};
 use smallvec::SmallVec;
 
 use super::{Buffering, Input, Target};
@@ -16,7 +18,7 @@ struct Piece<'s> {
     holder: Holder<'s>,
     part: Part,
     /// Which of its granules are to be swapped.
-    plan: InputPlan,
+    swaps: Range<u32>,
     /// Which were.
     swapped: Swapped,
 }
@@ -93,7 +95,7 @@ impl Input {
     fn stage(&mut self, addr: usize, len: usize) -> Result<()> {
         let Buffering::Outboard(outboard) = &mut self.buffering else { return Ok(()) };
         let passing = self.passing.as_ref().expect("an input has its engine until it ends");
-        let system = match passing.plan(addr, len, self.parties.server).swap.is_empty() {
+        let system = match passing.swaps(addr, len, self.parties.server).is_empty() {
             true => passing.copy_buffer(self.parties, len)?,
             false => passing.aligned_buffer(self.parties, addr, len)?,
         };
@@ -158,29 +160,29 @@ impl Input {
             (None, None) => return Ok(()),
         };
         let mut delivery = if is_overlaid { delivery.completing() } else { delivery };
-        for Piece { part, plan, .. } in &mut pieces {
+        for Piece { part, swaps, .. } in &mut pieces {
             let end = (addr + part.at) % granule + part.len;
-            *plan = match is_region {
-                true => InputPlan { swap: 0..end.div_ceil(granule) as u32 },
-                false => passing.plan_part(addr..addr + actual, *part, server, is_overlaid),
+            *swaps = match is_region {
+                true => 0..end.div_ceil(granule) as u32,
+                false => passing.swaps_of_part(addr..addr + actual, *part, server, is_overlaid),
             };
         }
-        let wanted = planned(&pieces);
-        for Piece { holder, part, plan, .. } in &mut pieces {
+        let wanted = to_swap(&pieces);
+        for Piece { holder, part, swaps, .. } in &mut pieces {
             if !holder.with(|system| delivery.is_aligned(system, *part)) {
-                *plan = InputPlan::default();
+                *swaps = 0..0;
             }
         }
-        let aligned = planned(&pieces);
-        for Piece { holder, part, plan, .. } in &mut pieces {
+        let aligned = to_swap(&pieces);
+        for Piece { holder, part, swaps, .. } in &mut pieces {
             if let Holder::Overlay(overlay) = holder {
-                overlay.leave_shared(plan, *part);
+                overlay.leave_shared(swaps, *part);
             }
         }
-        let unshared = planned(&pieces);
+        let unshared = to_swap(&pieces);
         settle(&mut pieces, addr, granule);
-        for Piece { holder, part, plan, swapped } in &mut pieces {
-            *swapped = holder.with(|system| delivery.swap(system, *part, plan))?;
+        for Piece { holder, part, swaps, swapped } in &mut pieces {
+            *swapped = holder.with(|system| delivery.swap(system, *part, swaps))?;
         }
         // Without the overlay buffers' locks, since a store may wait for an output to end.
         for Piece { holder, part, swapped, .. } in &pieces {
@@ -200,7 +202,7 @@ impl Input {
                 0 if redelivered => Reason::Redelivered,
                 _ if aligned < wanted => Reason::Unaligned,
                 _ if unshared < aligned => Reason::Overlaid,
-                swapped if swapped < planned(&pieces) => Reason::Kernel,
+                swapped if swapped < to_swap(&pieces) => Reason::Kernel,
                 _ => Reason::Edges,
             });
         } else if passed.kept > 0 {
@@ -276,8 +278,8 @@ fn pieces<'s>(
     actual: usize,
 ) -> SmallVec<[Piece<'s>; 1]> {
     let piece = |part, holder| {
-        let (plan, swapped) = (InputPlan::default(), Swapped::default());
-        Piece { holder, part, plan, swapped }
+        let (swaps, swapped) = (0..0, Swapped::default());
+        Piece { holder, part, swaps, swapped }
     };
     match buffering {
         Buffering::Overlaid(chain) => {
@@ -295,8 +297,8 @@ fn longest(chain: &Chain, actual: usize) -> Option<(Part, &Overlay)> {
 }
 
 /// How many granules are to be swapped.
-fn planned(pieces: &[Piece<'_>]) -> u32 {
-    pieces.iter().map(|piece| piece.plan.swap.len() as u32).sum()
+fn to_swap(pieces: &[Piece<'_>]) -> u32 {
+    pieces.iter().map(|piece| piece.swaps.len() as u32).sum()
 }
 
 /// Has only one part swapped into each of the client's granules: of those that are to be, the one with the most data there.
@@ -304,23 +306,23 @@ fn settle(pieces: &mut [Piece<'_>], addr: usize, granule: usize) {
     // The part that is swapped last so far, the last granule that it is swapped into, and how many bytes it has there.
     let mut last: Option<(usize, usize, usize)> = None;
     for index in 0..pieces.len() {
-        let Piece { part, plan, .. } = &pieces[index];
+        let Piece { part, swaps, .. } = &pieces[index];
         let (start, end) = (addr + part.at, addr + part.at + part.len);
         let first = start / granule;
         let in_granule = |number: usize| end.min((number + 1) * granule) - start.max(number * granule);
-        let (from, to) = (first + plan.swap.start as usize, first + plan.swap.end as usize);
+        let (from, to) = (first + swaps.start as usize, first + swaps.end as usize);
         if from >= to {
             continue;
         }
         let (here, at_end) = (in_granule(from), (index, to - 1, in_granule(to - 1)));
         if let Some((before, _, there)) = last.filter(|(_, shared, _)| *shared == from) {
             if there >= here {
-                pieces[index].plan.swap.start += 1;
+                pieces[index].swaps.start += 1;
                 if to - from == 1 {
                     continue;
                 }
             } else {
-                pieces[before].plan.swap.end -= 1;
+                pieces[before].swaps.end -= 1;
             }
         }
         last = Some(at_end);

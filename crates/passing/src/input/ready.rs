@@ -131,7 +131,7 @@ impl Input {
     /// Allocates an aligned buffer where a swap is likely, else a cheaper one, to be copied from.
     fn allocate_aligned(&mut self) -> Result<()> {
         let Target::Native { addr, len } = self.target else { unreachable!("emulated copy is native") };
-        let buffer = if self.passing().plan(addr, len, self.parties.server).swap.is_empty() {
+        let buffer = if self.passing().swaps(addr, len, self.parties.server).is_empty() {
             // Short data is converted to copy here: the rest of the request follows copy's row of the tables.
             self.receipt.effective = Scheme::Copy;
             self.receipt.copied_because(Reason::Short);

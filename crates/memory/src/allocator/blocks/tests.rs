@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use genie_sys::GranuleKind;
 
 use super::*;
-use crate::{Config, Direction, InputPlan, Protection, Registrar, SharedObject, aliases};
+use crate::{Config, Direction, Protection, Registrar, SharedObject, aliases};
 
 #[path = "../../../../sys/tests/skip/mod.rs"]
 mod skip;
@@ -37,8 +37,7 @@ fn a_block_that_moves_beside_a_protected_one_leaves_it_protected() {
     let mut systems = [(); 2].map(|()| space.aligned_buffer(0, LEN).unwrap());
     for (system, addr) in systems.iter_mut().zip([neighbour, block]) {
         system.data().fill(7);
-        let passed =
-            space.delivery_at(addr, LEN).unwrap().from_one(system, &InputPlan { swap: 0..64 }).unwrap();
+        let passed = space.delivery_at(addr, LEN).unwrap().from_one(system, &(0..64)).unwrap();
         assert_eq!(passed.swapped, 64);
     }
     space.give_block(&BOUNDS, room);
