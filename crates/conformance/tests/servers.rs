@@ -89,14 +89,14 @@ impl Drop for PanicsAtItsEnd {
 /// A server in the client's process has the client's thread.
 #[test]
 fn a_server_that_never_lets_its_client_go_on_is_found_out() {
-    let never_returns = || subject(Some(Wrong::NeverReturns));
+    let never_returns = || subject(Some(Wrong::NeverReturns)).patience(Duration::from_millis(50));
     breaks(
         never_returns(),
         plain(Buffering::Customized),
         "elements_are_one_buffer",
         "thread of its own is left behind",
     );
-    let report = never_returns().patience(Duration::from_millis(50)).report(&[plain(Buffering::Customized)]);
+    let report = never_returns().report(&[plain(Buffering::Customized)]);
     let stuck = report.findings().iter().filter(|finding| matches!(finding.verdict, Verdict::Stuck(_)));
     assert_eq!(stuck.count(), 1, "the others are not tried: {report}");
 }
