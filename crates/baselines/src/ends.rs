@@ -1,10 +1,11 @@
 //! The two ends of a baseline, whatever passes the data.
 
 use std::io;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::{Ask, Asked, Kept, Message};
+use crate::exchange::{Ask, Asked, Kept, Message, nonsense};
 use crate::memory::{Memory, View};
 
 /// The client's end.
@@ -23,6 +24,12 @@ pub(crate) trait Client {
     fn keeps_data(&self) -> bool {
         true
     }
+
+    /// Passes data out so many times, without waiting for answers meanwhile. Returns the time until the peer had looked at all of it,
+    /// and how often the peer found the data right. Only means that [pass many](super::Means::passes_many) do so.
+    fn pass_many(&mut self, _data: &[u8], _count: usize) -> io::Result<(Duration, u64)> {
+        Err(nonsense())
+    }
 }
 
 /// The peer's end of what passes data.
@@ -35,6 +42,11 @@ pub(crate) trait Peer {
 
     /// Answers by passing data in: the kept data, if it is to be written first, or else whatever is there.
     fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()>;
+
+    /// Answers, and takes data as often as the client passes it; returns how often it was right.
+    fn take_many(&mut self, _asked: &Asked, _kept: &Kept) -> io::Result<u64> {
+        Err(nonsense())
+    }
 
     /// Answers with what was found.
     fn answer(&mut self, found: u64) -> io::Result<()>;
@@ -50,12 +62,16 @@ impl<P: Peer> Service for P {
     fn serve(&mut self, kept: &Kept) -> io::Result<()> {
         loop {
             let asked = self.next()?.asked(kept.data.len())?;
-            if asked.ask.gives() {
-                self.give(&asked, kept)?;
-            } else {
-                let found = if asked.ask.takes() { kept.look(asked.ask, self.taken(&asked)?)? } else { 0 };
-                self.answer(found)?;
-            }
+            let found = match asked.ask {
+                ask if ask.gives() => {
+                    self.give(&asked, kept)?;
+                    continue;
+                }
+                ask if ask.takes() => kept.look(ask, self.taken(&asked)?)?,
+                Ask::TakeMany => self.take_many(&asked, kept)?,
+                _ => 0,
+            };
+            self.answer(found)?;
             if asked.ask == Ask::Leave {
                 return Ok(());
             }
@@ -68,6 +84,8 @@ impl<P: Peer> Service for P {
 pub(crate) struct Setting {
     /// The longest data.
     pub(crate) longest: usize,
+    /// How much data that is passed many times may be on its way.
+    pub(crate) queue: usize,
     /// The folder in which baselines that need names make files.
     pub(crate) folder: String,
     /// An address in the client's memory, to try whether it can be read.

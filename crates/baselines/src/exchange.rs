@@ -12,6 +12,8 @@ use super::memory::{SharedMemory, View};
 
 /// The length of a message in bytes; a message also goes ahead of data.
 pub const MESSAGE: usize = 64;
+/// The longest data that is passed many times without waiting.
+pub const LONGEST_OF_MANY: usize = 1 << 20;
 /// How many words a message has.
 pub(crate) const WORDS: usize = MESSAGE / 8;
 /// The answer of a peer that compared and found no difference.
@@ -30,6 +32,8 @@ pub(crate) enum Ask {
     Check,
     /// To give whatever data is there.
     Give,
+    /// To answer, to take data many times, and then to answer how often it was the data that the peer keeps.
+    TakeMany,
     /// To write the data that the peer keeps to the place from which it gives data, and to give it.
     Fetch,
     /// To hand a word over as many times as the argument says.
@@ -40,12 +44,13 @@ pub(crate) enum Ask {
     Leave,
 }
 
-const ASKS: [Ask; 9] = [
+const ASKS: [Ask; 10] = [
     Ask::Nothing,
     Ask::Take,
     Ask::Sum,
     Ask::Check,
     Ask::Give,
+    Ask::TakeMany,
     Ask::Fetch,
     Ask::HandOver,
     Ask::Rotate,

@@ -23,7 +23,7 @@ mod stream;
 #[cfg(feature = "peers")]
 mod zeromq;
 
-pub use exchange::MESSAGE;
+pub use exchange::{LONGEST_OF_MANY, MESSAGE};
 pub use means::{Kind, Means, Waiting};
 pub use measuring::{Baselines, Exchanged, Passing, mean_of_empty};
 pub use peer::{ROLE, run};

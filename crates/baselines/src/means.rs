@@ -81,6 +81,11 @@ impl Means {
         !self.needs_names() || cfg!(feature = "peers")
     }
 
+    /// Whether data can be passed many times without waiting for an answer each time.
+    pub fn passes_many(self) -> bool {
+        self.kind == Kind::IceoryxCopy
+    }
+
     /// Whether it makes files by which its ends find each other, as all baselines of other projects do.
     pub(crate) fn needs_names(self) -> bool {
         matches!(self.kind, Kind::IceoryxLoan | Kind::IceoryxCopy | Kind::ZeromqIpc)

@@ -75,14 +75,21 @@ pub struct Passing<'a> {
 
 impl Baselines {
     /// Starts the peer on `cpu`, if there is one beside this process's, and opens both ends of each of `means`. Those that
-    /// cannot be opened here are left out.
-    pub fn open(means: &[Means], data: &Data, granules: GranuleKind, cpu: Option<usize>) -> Result<Self> {
+    /// cannot be opened here are left out. Of data that is passed many times, `queue` may be on its way at once.
+    pub fn open(
+        means: &[Means],
+        data: &Data,
+        granules: GranuleKind,
+        cpu: Option<usize>,
+        queue: usize,
+    ) -> Result<Self> {
         let peer = Peer::start(crate::peer::ROLE, cpu)?;
         keep(&peer, data)?;
         let folder = means.iter().any(|one| one.needs_names()).then(peer::folder).transpose()?;
         let path = folder.as_ref().map(|folder| folder.path().to_string_lossy().into_owned());
         let setting = Setting {
             longest: data.all().len(),
+            queue,
             folder: path.unwrap_or_default(),
             address: data.all().as_ptr().expose_provenance(),
         };
@@ -146,6 +153,21 @@ impl Baselines {
     /// Times empty round trips, of 64 bytes each way; returns their mean.
     pub fn empty(&mut self, index: usize) -> Result<Duration> {
         self.turn(index, |client| mean_of_empty(|| client.exchange(Ask::Nothing, 0).map(drop)))
+    }
+
+    /// Passes data out `count` times by baseline `index`, which [passes many](Means::passes_many), after `warming` times that are not
+    /// timed. Returns the time until the peer had looked at all of it, and how often the peer found the data right.
+    pub fn pass_many(
+        &mut self,
+        index: usize,
+        data: &[u8],
+        warming: usize,
+        count: usize,
+    ) -> Result<(Duration, u64)> {
+        self.turn(index, |client| {
+            client.pass_many(data, warming)?;
+            client.pass_many(data, count)
+        })
     }
 
     /// Passes the data once and compares every byte.

@@ -53,8 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let probe = Probe::pin()?;
     let (genie, places) = (args.granule.open()?, args.server.places());
     let bench = Bench::open(genie, data, places, args.buffers, probe.other(), !means.is_empty())?;
+    let (granules, queue) = (bench.genie.space().granule_kind(), args.outstanding.unwrap_or(1) as usize);
     let mut baselines = (!means.is_empty())
-        .then(|| Baselines::open(&means, &bench.data, bench.genie.space().granule_kind(), probe.other()))
+        .then(|| Baselines::open(&means, &bench.data, granules, probe.other(), queue))
         .transpose()?;
     let mut document = measure(args, &lengths, &bench, baselines.as_mut(), &probe, before)?;
     if let Some(outstanding) = args.outstanding {

@@ -68,6 +68,7 @@ fn the_document_has_the_documented_shape() {
         "futex_hand_over_us",
         "memcpy_us",
         "empty_request_us",
+        "argument_us",
         "batches_dropped",
     ]);
     assert_eq!(keys(limits), documented);

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 const KEY: &[u8] = b"file";
 /// How long both sides spin where each has a CPU of its own: longer than requests take. The baselines with names that
 /// end in -polled do the same.
-const POLLED: Duration = Duration::from_millis(3);
+pub(super) const POLLED: Duration = Duration::from_millis(3);
 
 /// Where a server is. To a client, the only difference is the handle that its requests go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +153,8 @@ impl Bench {
     }
 
     /// Makes a request without any buffer.
-    pub(super) fn empty_request(&self, place: Place) -> Result<(), Error> {
-        self.genie.request(self.server(place), memory::NULL).send().map(drop).map_err(|failed| failed.error)
+    pub(super) fn empty_request(&self, place: Place, argument: &[u8]) -> Result<(), Error> {
+        let request = self.genie.request(self.server(place), memory::NULL).argument(argument);
+        request.send().map(drop).map_err(|failed| failed.error)
     }
 }

@@ -66,6 +66,8 @@ pub(super) struct Limits {
     pub(super) futex_hand_over_us: Option<f64>,
     /// A request without buffers.
     pub(super) empty_request_us: f64,
+    /// A request without buffers whose argument is 64 bytes long.
+    pub(super) argument_us: f64,
     /// Batches that were dropped because the CPUs were placed differently from the rest of the series.
     pub(super) batches_dropped: usize,
 }
@@ -322,6 +324,7 @@ impl Gathering {
                 .map(|(length, times)| (*length, rounded(times.median_us())))
                 .collect(),
             empty_request_us: median(Of::RequestInTurn).unwrap_or_default(),
+            argument_us: median(Of::ArgumentInTurn).unwrap_or_default(),
             batches_dropped: self.dropped,
         }
     }

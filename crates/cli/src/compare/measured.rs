@@ -42,6 +42,8 @@ pub(super) enum Of {
     RequestAsleep,
     /// A request without a buffer to the first server, taking turns with requests that pass data.
     RequestInTurn,
+    /// The same with an argument of 64 bytes.
+    ArgumentInTurn,
     /// A cache line that goes to the peer and back.
     PingPong,
     /// A word that goes to the peer and back, where each side sleeps.

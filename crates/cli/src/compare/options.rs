@@ -62,8 +62,8 @@ pub(crate) struct Args {
     /// commas. Names that end in -polled spin where the others sleep.
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub(super) baselines: Vec<String>,
-    /// Also measure the one-way throughput of copy, emulated copy and weak move with this many requests in flight; by default
-    /// it is not measured.
+    /// Also measure the one-way throughput of copy, emulated copy and weak move with this many requests in flight, in turns with streams
+    /// through shared memory and, if iceoryx2-copy is measured, with as many of its samples; by default it is not measured.
     #[arg(long, value_name = "N", value_parser = number::within::<u32>(1..=1024))]
     pub(super) outstanding: Option<u32>,
     /// The kind of pages of the interface's memory.

@@ -74,6 +74,7 @@ enum Turn {
     Beside(usize),
     Memcpy,
     EmptyRequest,
+    Argument,
 }
 
 impl<'b> Series<'b> {
@@ -180,7 +181,7 @@ impl<'b> Series<'b> {
     /// Measures the cost of control alone: requests without buffers, and the limits that no request can beat.
     fn control(&mut self, records: &mut Records) -> Result<(), Failure> {
         for (index, place) in self.bench.places().enumerate() {
-            let request = || self.bench.empty_request(place);
+            let request = || self.bench.empty_request(place, b"");
             records.add(Of::Request(index), mean_of_empty(request).map_err(Failure::could_not)?);
         }
         let Some(baselines) = &mut self.baselines else { return Ok(()) };
@@ -206,16 +207,15 @@ impl<'b> Series<'b> {
             (0..self.contenders.len()).filter(|index| !beside.iter().flatten().any(|one| one == index));
         let mut turns: Vec<_> = alone.map(Turn::Contender).collect();
         turns.extend((0..beside.len()).map(Turn::Beside));
-        turns.extend([Turn::Memcpy, Turn::EmptyRequest]);
+        turns.extend([Turn::Memcpy, Turn::EmptyRequest, Turn::Argument]);
         self.random.shuffle(&mut turns);
         for turn in turns {
             match turn {
                 Turn::Contender(index) => drop(self.contender(index, round, records)?),
                 Turn::Beside(server) => self.side_by_side(&beside[server], round, records)?,
                 Turn::Memcpy => records.add(Of::Memcpy, self.memcpy()),
-                Turn::EmptyRequest => {
-                    records.add(Of::RequestInTurn, self.empty_request().map_err(Failure::could_not)?);
-                }
+                Turn::EmptyRequest => records.add(Of::RequestInTurn, self.empty_request(b"")?),
+                Turn::Argument => records.add(Of::ArgumentInTurn, self.empty_request(&[0; SHORT])?),
             }
         }
         Ok(())
@@ -360,11 +360,12 @@ impl<'b> Series<'b> {
         start.elapsed()
     }
 
-    fn empty_request(&self) -> Result<Duration, Error> {
+    fn empty_request(&self, argument: &[u8]) -> Result<Duration, Failure> {
         let Some(place) = self.bench.places().next() else { return Ok(Duration::ZERO) };
-        self.bench.empty_request(place)?;
+        let request = || self.bench.empty_request(place, argument).map_err(Failure::could_not);
+        request()?;
         let start = Instant::now();
-        self.bench.empty_request(place)?;
+        request()?;
         Ok(start.elapsed())
     }
 }

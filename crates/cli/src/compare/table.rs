@@ -10,7 +10,7 @@ use owo_colors::OwoColorize;
 
 use super::bench::Place;
 use super::conclusion;
-use super::document::{Document, EMPTY, Row};
+use super::document::{Document, EMPTY, Limits, Row};
 use super::overhead;
 use super::throughput::Throughput;
 use crate::tables;
@@ -70,7 +70,8 @@ fn in_flight(text: &mut String, rows: &[Throughput]) {
         return;
     }
     let _ = writeln!(text, "\none way, with requests in flight");
-    let mut table = tables::new(["", "server", "length", "in flight", "recycling", "buffers", "MB/s"], 1..7);
+    let mut table =
+        tables::new(["", "server", "length", "in flight", "recycling", "buffers", "MB/s", "a ms"], 1..8);
     for row in rows {
         table.add_row([
             format!("  {}", row.by),
@@ -80,6 +81,7 @@ fn in_flight(text: &mut String, rows: &[Throughput]) {
             row.recycling.to_owned(),
             row.buffers.to_string(),
             format!("{:.0}", row.mb_s),
+            format!("{:.0}", row.mb_s * 1e3 / row.length as f64),
         ]);
     }
     text.push_str(&tables::text(&table));
@@ -124,7 +126,10 @@ fn limits(document: &Document) -> String {
         1 => ", one batch dropped because the CPUs were placed otherwise".to_owned(),
         count => format!(", {count} batches dropped because the CPUs were placed otherwise"),
     };
-    format!("{near}{dropped}; an empty request takes {} us", limits.empty_request_us)
+    let Limits { empty_request_us, argument_us, .. } = limits;
+    format!(
+        "{near}{dropped}; an empty request takes {empty_request_us} us, and one with 64 bytes of argument {argument_us} us"
+    )
 }
 
 fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {

@@ -323,7 +323,7 @@ fn what_peers_are_built_in_pass_every_byte() {
     for touch in ["none", "both"] {
         let args = ["compare", "--json", "--granule", "4k", "--rounds", "2", "--lengths", "1,300000"];
         let more = ["--schemes", "copy", "--server", "in-process", "--touch", touch, "--baselines", names];
-        let mut command = genie(&[&args[..], &more].concat());
+        let mut command = genie(&[&args[..], &more, &["--outstanding", "32"]].concat());
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let pid = child.id();
         let output = child.wait_with_output().unwrap();
@@ -333,6 +333,17 @@ fn what_peers_are_built_in_pass_every_byte() {
             let rows = rows(&document, name);
             assert_eq!(rows.len(), 5, "{name}");
             assert!(rows.iter().all(|row| row["verified"] == true), "{name}: {rows:?}");
+        }
+        let flows = document["throughput"].as_array().unwrap();
+        let flows: Vec<_> = flows.iter().filter(|row| row["by"] == "iceoryx2-copy").collect();
+        assert_eq!(flows.len(), 2);
+        for row in flows {
+            assert_eq!(
+                (row["outstanding"].as_u64(), row["verified"].as_bool()),
+                (Some(32), Some(true)),
+                "{row}"
+            );
+            assert!(row["mb_s"].as_f64().unwrap() > 0.0, "{row}");
         }
         assert_eq!(left_by(pid, &std::env::temp_dir()) + left_by(pid, Path::new("/dev/shm")), 0);
     }
