@@ -17,7 +17,7 @@ static const struct io_service_mapping holder_services[] = {
 };
 
 /* What the holder does with a request. It replies with ECANCELED if the client aborts the request, unless it has been told KEEP. */
-enum { READ, WRITE, SET_ACTUAL, KEEP, REPLY, FAIL };
+enum { READ, WRITE, SET_ACTUAL, PROGRESS, KEEP, REPLY, FAIL };
 struct command {
     uint64_t what, number; /* the request's argument is its number */
     size_t buffer, offset, length;
@@ -95,6 +95,21 @@ static void holder_take(struct holder *holder) {
     }
 }
 
+/* Tells of progress, after which a reply may not say less, and need not say anything. */
+static void holder_progress(struct holder *holder, struct held *held, const struct command *command) {
+    const io_request_t request = held->message.request;
+    const size_t buffer = command->buffer, final = command->length;
+    FAILS(EINVAL, io_progress(holder->server, request, held->message.bufc, 0));
+    FAILS(EINVAL, io_progress(holder->server, request, buffer, held->message.bufv[buffer].length + 1));
+    FAILS(EBADF, io_progress(holder->server, request + 1000, buffer, final));
+    OK(io_progress(holder->server, request, buffer, final));
+    FAILS(EINVAL, io_progress(holder->server, request, buffer, final - 1));
+    held->actual[buffer] = final - 1;
+    struct io_reply_message less = {.request = request, .actualc = held->message.bufc, .actualv = held->actual};
+    FAILS(EINVAL, io_server(holder->server, &less, NULL, 0));
+    held->actual[buffer] = SIZE_MAX;
+}
+
 /* `bytes` are those to be written, or have room for those that are read. */
 static void holder_obey(struct holder *holder, const struct command *command, unsigned char *bytes) {
     struct held *held = &holder->held[command->number % HELD_MOST];
@@ -114,6 +129,9 @@ static void holder_obey(struct holder *holder, const struct command *command, un
         break;
     case SET_ACTUAL:
         held->actual[command->buffer] = command->length;
+        break;
+    case PROGRESS:
+        holder_progress(holder, held, command);
         break;
     case KEEP:
         held->is_kept = 1;

@@ -40,11 +40,13 @@ static void names_nothing(int error, io_interface_t interface, io_server_t serve
     FAILS(error, io_server(server, NULL, &message, 0));
     FAILS(error, io_ready(server, 1, 0));
     FAILS(error, io_keep(server, 1, 0, &(void *){NULL}));
+    FAILS(error, io_progress(server, 1, 0, 0));
     FAILS(error, io_is_aborted(server, 1));
     FAILS(error, io_anticipate(server, &(struct io_reply_message){.request = 1}));
     FAILS(error, io_server_watch(server, 0));
     FAILS(error, io_server_descriptor(server));
     FAILS(error, io_sync(request, IO_NORMAL, 0, NULL, 0));
+    FAILS(error, io_wait_for_progress(request, 0, 0, 0, NULL));
     FAILS(error, io_abort(request));
 }
 

@@ -32,6 +32,7 @@ static void loops(void) {
     CHECK(*(unsigned char *)message.bufv[0].segv[0].addr == 5);
     FAILS(EINVAL, io_ready(server, request, 0));
     FAILS(EINVAL, io_ready(server, request, 2));
+    FAILS(EINVAL, io_progress(server, request, 1, 1)); /* it is not ready */
     size_t unfilled[2] = {0, 5};
     struct io_reply_message early = {.request = request, .actualc = 2, .actualv = unfilled};
     FAILS(EINVAL, io_server(server, &early, NULL, 0));
@@ -53,6 +54,10 @@ static void loops(void) {
     FAILS(EINVAL, io_server(server, &reply, NULL, 0));
     reply.actualc = 2;
     FAILS(EINVAL, io_server(server, &reply, NULL, 0));
+    size_t come = 1;
+    CHECK(io_wait_for_progress(request, 1, 0, 0, &come) == IO_PENDING && come == 0);
+    OK(io_progress(server, request, 1, 500));
+    CHECK(io_wait_for_progress(request, 1, 0, IO_FOREVER, &come) == IO_PENDING && come == 500);
     unsigned char fresh[1000];
     memset(fresh, 6, sizeof fresh);
     actual[1] = scatter(&message.bufv[1], 0, fresh, sizeof fresh);

@@ -75,7 +75,8 @@
 // A request, to be replied to.
 #define IO_REQUEST 1
 
-// A request that is held is to be let go: reply to it soon, with success if it is done, else with ECANCELED.
+// A request that is held is to be let go: reply to it soon, with success if it is done, else with ECANCELED. What io_progress has said
+// is final passes then, too.
 #define IO_ABORT 2
 
 // A client has left: no more of its requests come.
@@ -638,11 +639,33 @@ int io_sync(io_request_t request,
             struct io_buffer_header *const *bufv,
             int64_t timeout);
 
+// Waits until more than beyond bytes of a buffer of a pending request are final, as its server tells by io_progress, or the reply is
+// there; at most for timeout nanoseconds (0 looks only, IO_FOREVER waits as long as it takes). *lengthp, if lengthp is not NULL, is how
+// many are final then; with the reply, how many were passed, or if the request has failed, how far it had come. Buffers are numbered
+// from 0, as the server sees them: headers without elements do not count.
+//
+// This is a number, and brings no data: the request's buffers stay the library's until io_sync or io_abort ends it. Only by IO_SHARE and
+// IO_EMULATED_SHARE do the final bytes of an input lie in the client's buffer already, where it may read them.
+//
+// Returns IO_PENDING if there is no reply yet, or 0 if there is: then io_sync does not wait. A client that has enough of what is final
+// gives up the rest by io_abort.
+//
+// Errors: EBADF, ECHILD, EINVAL (the request has no such buffer).
+//
+// Pointers: lengthp is valid or NULL.
+int io_wait_for_progress(io_request_t request,
+                         size_t buffer,
+                         size_t beyond,
+                         int64_t timeout,
+                         size_t *lengthp);
+
 // Aborts a request: asks its server to let it go, and waits until the server has, at most for the interface's abort_timeout. The
 // request's name is of no more use then, and its headers and buffers are the caller's; if other threads wait for it in io_sync, one
 // of these gets the result in this call's place.
 //
-// Returns 0 if the request was aborted, or had failed; 1 if it had succeeded already, and its data has been delivered; or -1.
+// Returns 0 if the request was aborted, or had failed; 1 if it has succeeded, and its data has been delivered: all of it if the reply was
+// on its way, or what was final (io_wait_for_progress), where its server has let the rest go in time. The actual lengths say how much. Or
+// returns -1.
 //
 // Errors: EBADF, ECHILD.
 //
@@ -755,6 +778,23 @@ int io_server_prefer(io_server_t server,
 int io_ready(io_server_t server,
              io_request_t request,
              size_t buffer);
+
+// Tells the client of a request that is held, before the reply, that the first length bytes of a buffer are final (thesis §6.5): of an
+// input, they are stored and stay what they are; of an output, the server is done with them. To be called again with more as more is;
+// the same number again tells nothing. Stores into the rest of an input go on as before.
+//
+// The client gets the number by io_wait_for_progress. If it gives the request up (IO_ABORT), and the server replies with ECANCELED, the
+// request succeeds with what is final. A reply of success may say no less in its actual lengths; where it says nothing of the buffer,
+// what is final passes.
+//
+// This costs a lock, and a message to a client in another process: tell of steps that take some tens of microseconds or more.
+//
+// Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or it is shorter; it is an input that was not made ready; or more of it was
+// final before).
+int io_progress(io_server_t server,
+                io_request_t request,
+                size_t buffer,
+                size_t length);
 
 // Makes an output of a request memory of the server's own, which nobody else sees or changes, and which the server may change: after
 // the reply, too, and when the client has left. *keptp says where it is, as many bytes as the buffer has; NULL if it has none. Free it by

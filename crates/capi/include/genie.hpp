@@ -214,13 +214,19 @@ class pending : public holder {
     ~pending() { if (number_.has()) end(); }
     /// Waits so long for the reply; says whether it has come, so that sync need not wait.
     bool wait(nanoseconds time) const { return io_sync(number_.get(), IO_PEEKED, 0, nullptr, time.count()) != IO_PENDING; }
+    /// Waits so long until more than `beyond` bytes of a buffer are final (message::progress), or the reply has come; says how many are.
+    std::size_t wait_for_progress(std::size_t number, std::size_t beyond, nanoseconds time) const {
+        std::size_t come = 0;
+        job().parts.at(number);
+        return detail::check(io_wait_for_progress(number_.get(), number, beyond, time.count(), &come)), come;
+    }
     /// Waits for the reply, and brings it, once. Throws why the request has failed; take then has migrant outputs.
     reply sync() {
         const int returned = io_sync(number_.get(), IO_NORMAL, 0, nullptr, IO_FOREVER);
         number_ = {};
         return detail::check(returned), job_->passed(), reply(std::move(job_));
     }
-    /// Aborts the request. Brings the reply if it had succeeded before that; if not, take has migrant outputs.
+    /// Aborts the request. Brings the reply if it had succeeded before that, or succeeds with what is final; if not, take has migrant outputs.
     std::optional<reply> abort() { return number_.get(), end() == 1 ? std::optional(reply(std::move(job_))) : std::nullopt; }
     migrant take(std::size_t number) { return ensure_over(), holder::take(number); }
     buffer take_buffer(std::size_t number) { return ensure_over(), holder::take_buffer(number); }
@@ -443,6 +449,8 @@ class message {
         return {std::make_shared<detail::native>(std::move(freed)), place, size};
     }
     void actual(std::size_t number, std::size_t size) { buffer(number), actual_.at(number) = size; } ///< How much is passed.
+    /// Tells the client, before the reply, that the first bytes are final. fail(ECANCELED) passes them if the client gives the request up.
+    void progress(std::size_t number, std::size_t size) { detail::check(io_progress(server_.get(), message_.request, number, size)); }
     bool is_aborted() const { return detail::check(io_is_aborted(server_.get(), message_.request)) == 1; }
     void reply(std::string_view argument = {}) { answer(0, nullptr, argument); }
     /// Replies before the work is done, if that will surely succeed. The outputs stay until reply, of which nothing else counts then.

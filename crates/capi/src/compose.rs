@@ -109,6 +109,7 @@ impl Composer<'_> {
                 unsafe { self.add(plan, is_input, is_first, element?) }?;
                 is_first = false;
             }
+            self.begun.buffers += usize::from(!is_first);
         }
         Ok(())
     }

@@ -22,6 +22,8 @@ pub(crate) struct Held {
     segments: Vec<Vec<Segment>>,
     /// The buffers of which parts were forwarded, by their numbers: others may have filled them.
     forwarded: Vec<usize>,
+    /// How many bytes are final, of each buffer up to the last of which the program has said so.
+    come: Vec<usize>,
 }
 
 /// How far a request is.
@@ -32,6 +34,22 @@ enum Stage {
     Anticipated(#[expect(dead_code, reason = "holds the outputs")] Anticipated),
     /// On the way from one to the other, or with a thread that keeps an output.
     Moving,
+}
+
+impl Stage {
+    /// The request, which has to be replied to.
+    ///
+    /// # Errors
+    /// It was, in anticipation.
+    fn due(&mut self) -> Result<&mut Incoming, Failure> {
+        match self {
+            Self::Due(incoming) => Ok(incoming),
+            Self::Anticipated(_) => Err(Failure::misuse(
+                "the request was replied to in anticipation, and only its outputs are left",
+            )),
+            Self::Moving => Err(Failure::new(libc::EBUSY, "another thread is in io_keep with the request")),
+        }
+    }
 }
 
 // SAFETY: the pointers are to what vectors of the same value hold, or to the request's memory, which may be used in any thread.
@@ -45,6 +63,7 @@ impl Held {
             buffers: Vec::new(),
             segments: Vec::new(),
             forwarded: Vec::new(),
+            come: Vec::new(),
             stage: Stage::Moving,
         });
         for index in 0..incoming.buffers() {
@@ -82,22 +101,8 @@ impl Held {
         }
     }
 
-    /// The request, which has to be replied to.
-    ///
-    /// # Errors
-    /// It was, in anticipation.
-    fn due(&mut self) -> Result<&mut Incoming, Failure> {
-        match &mut self.stage {
-            Stage::Due(incoming) => Ok(incoming),
-            Stage::Anticipated(_) => Err(Failure::misuse(
-                "the request was replied to in anticipation, and only its outputs are left",
-            )),
-            Stage::Moving => Err(Failure::new(libc::EBUSY, "another thread is in io_keep with the request")),
-        }
-    }
-
     pub(crate) fn ensure_due(&mut self) -> Result<(), Failure> {
-        self.due().map(|_| ())
+        self.stage.due().map(|_| ())
     }
 
     pub(crate) fn is_aborted(&self) -> bool {
@@ -106,7 +111,7 @@ impl Held {
 
     /// A part of a buffer, to be forwarded.
     pub(crate) fn fragment(&mut self, buffer: usize, range: Range<usize>) -> Result<Fragment, Failure> {
-        let fragment = self.due()?.fragment(buffer, range)?;
+        let fragment = self.stage.due()?.fragment(buffer, range)?;
         self.forwarded.push(buffer);
         Ok(fragment)
     }
@@ -117,11 +122,28 @@ impl Held {
         if self.buffers.get(buffer).filter(is_input).is_some_and(|shown| shown.segc > 0) {
             return Ok(()); // another thread may be at work by what it was shown
         }
-        let found = segments(&self.due()?.ready(buffer)?.into_data());
+        let found = segments(&self.stage.due()?.ready(buffer)?.into_data());
         let shown = &mut self.buffers[buffer];
         (shown.segc, shown.segv) = (found.len(), found.as_ptr());
         self.segments[buffer] = found;
         Ok(())
+    }
+
+    /// Tells the client how many bytes of a buffer are final.
+    pub(crate) fn progress(&mut self, buffer: usize, length: usize) -> Result<(), Failure> {
+        if length > 0 && self.is_unfilled(buffer) {
+            return Err(unfilled(buffer));
+        }
+        self.stage.due()?.progress(buffer, length)?;
+        self.come.resize(self.come.len().max(buffer + 1), 0);
+        self.come[buffer] = length;
+        Ok(())
+    }
+
+    /// Whether a buffer is an input that nobody can have filled.
+    fn is_unfilled(&self, buffer: usize) -> bool {
+        let is_unready = |shown: &ServerBuffer| shown.direction == IO_IN && shown.segc == 0;
+        self.buffers.get(buffer).is_some_and(is_unready) && !self.forwarded.contains(&buffer)
     }
 
     /// Gives the request to a thread that keeps an output of it, which may take long.
@@ -163,8 +185,11 @@ impl Held {
 
     /// Ends the request: by this reply, if it has had none. Takes locks of Genie's.
     pub(crate) fn end(self, result: Result<(), ServerError>) {
-        if let Stage::Due(incoming) = self.stage {
-            incoming.reply(result);
+        let Stage::Due(incoming) = self.stage else { return };
+        match &result {
+            // What is final of a request that is let go passes.
+            Err(error) if error.code == libc::ECANCELED && incoming.is_aborted() => drop(incoming),
+            _ => incoming.reply(result),
         }
     }
 
@@ -198,15 +223,15 @@ impl Held {
         if message.actualc > count {
             return Err(Failure::misuse(format!("{} actual lengths for {count} buffers", message.actualc)));
         }
+        let come = |index: usize| self.come.get(index).copied().filter(|come| *come > 0);
         let actual = |index| {
             // SAFETY: the caller vouches for so many lengths.
             let told = (index < message.actualc).then(|| unsafe { message.actualv.add(index).read() });
-            told.filter(|length| *length != usize::MAX)
+            told.filter(|length| *length != usize::MAX).or(come(index))
         };
         // All is looked at before any of it counts.
         for (index, buffer) in self.buffers.iter().enumerate() {
-            let is_unfilled =
-                buffer.direction == IO_IN && buffer.segc == 0 && !self.forwarded.contains(&index);
+            let is_unfilled = self.is_unfilled(index);
             let Some(actual) = actual(index) else {
                 if buffer.direction == IO_OUT || is_unfilled {
                     continue;
@@ -221,19 +246,24 @@ impl Held {
                 return Err(Failure::misuse(format!("{actual} bytes of buffer {index}, which has {length}")));
             }
             if actual > 0 && is_unfilled {
-                return Err(Failure::misuse(format!(
-                    "buffer {index} is an input: call io_ready and fill it first"
-                )));
+                return Err(unfilled(index));
+            }
+            if let Some(come) = come(index).filter(|come| actual < *come) {
+                return Err(genie_io::Error::Backwards { come, actual }.into());
             }
         }
         // SAFETY: the caller vouches for the argument.
         let argument = unsafe { checked(message.argument.cast_mut(), message.argument_length)?.read() };
-        let incoming = self.due()?;
+        let incoming = self.stage.due()?;
         for index in 0..count {
             incoming.set_actual(index, actual(index).unwrap_or(0))?;
         }
         Ok(incoming.set_argument(argument).map_err(ServerError::from))
     }
+}
+
+fn unfilled(buffer: usize) -> Failure {
+    Failure::misuse(format!("buffer {buffer} is an input: call io_ready and fill it first"))
 }
 
 fn segments(data: &Data<'_>) -> Vec<Segment> {

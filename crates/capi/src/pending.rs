@@ -1,4 +1,4 @@
-//! Pending requests: `io_sync` and `io_abort`.
+//! Pending requests: `io_sync`, `io_wait_for_progress` and `io_abort`.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use genie_io::Pending;
 
 use crate::compose::ensure_apart;
 use crate::failure::{Failure, call};
-use crate::given::duration;
+use crate::given::{duration, set};
 use crate::headers::Headers;
 use crate::process::process;
 use crate::regions::Users;
@@ -106,11 +106,52 @@ fn redirected(begun: &Begun, others: &[Segment]) -> Vec<Segment> {
     begun.inputs.iter().map(replace).collect()
 }
 
+/// Waits until more than beyond bytes of a buffer of a pending request are final, as its server tells by io_progress, or the reply is
+/// there; at most for timeout nanoseconds (0 looks only, IO_FOREVER waits as long as it takes). *lengthp, if lengthp is not NULL, is how
+/// many are final then; with the reply, how many were passed, or if the request has failed, how far it had come. Buffers are numbered
+/// from 0, as the server sees them: headers without elements do not count.
+///
+/// This is a number, and brings no data: the request's buffers stay the library's until io_sync or io_abort ends it. Only by IO_SHARE and
+/// IO_EMULATED_SHARE do the final bytes of an input lie in the client's buffer already, where it may read them.
+///
+/// Returns IO_PENDING if there is no reply yet, or 0 if there is: then io_sync does not wait. A client that has enough of what is final
+/// gives up the rest by io_abort.
+///
+/// Errors: EBADF, ECHILD, EINVAL (the request has no such buffer).
+///
+/// Pointers: lengthp is valid or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_wait_for_progress(
+    request: io_request_t,
+    buffer: usize,
+    beyond: usize,
+    timeout: i64,
+    lengthp: *mut usize,
+) -> c_int {
+    call(|| {
+        let requested = process().requested(request)?;
+        let count = requested.begun.buffers;
+        if buffer >= count {
+            return Err(Failure::misuse(format!("there is no buffer {buffer}: the request has {count}")));
+        }
+        let timeout = duration(timeout).unwrap_or(Duration::MAX);
+        let wait = |pending: &Pending<'_>| {
+            (pending.wait_for_progress(buffer, beyond, timeout), pending.is_replied())
+        };
+        let (length, is_replied) = requested.with(wait)?;
+        // SAFETY: the caller vouches for the pointer.
+        unsafe { set(lengthp, length) };
+        Ok(if is_replied { 0 } else { IO_PENDING })
+    })
+}
+
 /// Aborts a request: asks its server to let it go, and waits until the server has, at most for the interface's abort_timeout. The
 /// request's name is of no more use then, and its headers and buffers are the caller's; if other threads wait for it in io_sync, one
 /// of these gets the result in this call's place.
 ///
-/// Returns 0 if the request was aborted, or had failed; 1 if it had succeeded already, and its data has been delivered; or -1.
+/// Returns 0 if the request was aborted, or had failed; 1 if it has succeeded, and its data has been delivered: all of it if the reply was
+/// on its way, or what was final (io_wait_for_progress), where its server has let the rest go in time. The actual lengths say how much. Or
+/// returns -1.
 ///
 /// Errors: EBADF, ECHILD.
 ///

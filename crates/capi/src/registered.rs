@@ -308,6 +308,15 @@ impl Registered {
         self.with(request, |held| held.ready(buffer))
     }
 
+    pub(crate) fn progress(
+        &self,
+        request: io_request_t,
+        buffer: usize,
+        length: usize,
+    ) -> Result<(), Failure> {
+        self.with(request, |held| held.progress(buffer, length))
+    }
+
     /// Keeps an output. Other requests are not held up meanwhile.
     pub(crate) fn keep(&self, request: io_request_t, buffer: usize) -> Result<Kept, Failure> {
         let mut incoming = self.with(request, Held::begin_keeping)?;

@@ -16,6 +16,8 @@ use crate::types::Segment;
 pub(crate) struct Begun {
     pub(crate) users: Users,
     pub(crate) inputs: Inputs,
+    /// How many headers have elements.
+    pub(crate) buffers: usize,
     /// Whether headers or elements say where something of the outcome is to be written.
     pub(crate) is_reported: bool,
 }

@@ -236,6 +236,28 @@ pub extern "C" fn io_ready(server: io_server_t, request: io_request_t, buffer: u
     call(|| process().registered(server)?.ready(request, buffer).map(|()| 0))
 }
 
+/// Tells the client of a request that is held, before the reply, that the first length bytes of a buffer are final (thesis §6.5): of an
+/// input, they are stored and stay what they are; of an output, the server is done with them. To be called again with more as more is;
+/// the same number again tells nothing. Stores into the rest of an input go on as before.
+///
+/// The client gets the number by io_wait_for_progress. If it gives the request up (IO_ABORT), and the server replies with ECANCELED, the
+/// request succeeds with what is final. A reply of success may say no less in its actual lengths; where it says nothing of the buffer,
+/// what is final passes.
+///
+/// This costs a lock, and a message to a client in another process: tell of steps that take some tens of microseconds or more.
+///
+/// Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or it is shorter; it is an input that was not made ready; or more of it was
+/// final before).
+#[unsafe(no_mangle)]
+pub extern "C" fn io_progress(
+    server: io_server_t,
+    request: io_request_t,
+    buffer: usize,
+    length: usize,
+) -> c_int {
+    call(|| process().registered(server)?.progress(request, buffer, length).map(|()| 0))
+}
+
 /// Makes an output of a request memory of the server's own, which nobody else sees or changes, and which the server may change: after
 /// the reply, too, and when the client has left. *keptp says where it is, as many bytes as the buffer has; NULL if it has none. Free it by
 /// io_free. It can be passed in requests, but not by IO_OWNED or the schemes of migrant buffers. From now on the message's bufv has no
