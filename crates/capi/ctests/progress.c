@@ -117,7 +117,7 @@ static void misuse(void) {
 }
 
 int main(void) {
-    alarm(120); /* a wait that does not end would last for ever */
+    alarm(240); /* a wait that does not end would last for ever */
     struct io_options options = {.size = sizeof options, .abort_timeout = 60000000000};
     place_open(&place, 1, &options);
     mine = io_allocate(place.interface, LENGTH);

@@ -69,7 +69,9 @@ pub struct ServeOptions {
     pub mapping: Mapping,
     /// Maps no memory of its clients (false): once the server's code sees a client's output, nobody can change it any more.
     pub untrusted: bool,
-    /// How long the server may take to let an aborted request go (100 ms). [`Duration::MAX`] is for ever.
+    /// When a client gives a request up, or is gone: how long the servers that this one has asked with parts of the request may take to let
+    /// these go (100 ms), before this server is asked. [`Duration::MAX`] is for ever. How long the client waits is its own
+    /// [`Limits::abort_timeout`](genie_io::Limits::abort_timeout), which had better be longer.
     pub abort_timeout: Duration,
     /// How long a thread looks for requests before it sleeps (50 µs).
     pub spin: Duration,

@@ -40,6 +40,8 @@
 //!   call [`Connect::connect`].
 //! - To reply later or from another thread, a server keeps the [`Incoming`]. To use parts of a request in several threads, it calls
 //!   [`Incoming::pin_output`] and [`Incoming::pin_input`].
+//! - A server that has another server do a part of its work forwards parts of its requests ([`Incoming::fragment`]), and waits in no thread
+//!   if it has a [`Completer`]; `examples/contractor.rs` is a whole one, which passes on progress, too.
 //! - A server that keeps something for each client is a [`PerClient`] of servers.
 //! - A client that keeps several requests in flight uses a [`BufferRing`]; one with many takes them from [`Completions`], or says
 //!   what follows each reply by [`Pending::then`].

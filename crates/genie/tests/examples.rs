@@ -143,6 +143,28 @@ fn a_server_passes_data_on_to_a_file_server_without_copying_it() {
     assert_eq!(printed, "4194304 bytes forwarded, 16 copied\n");
 }
 
+/// What the maker says goes through the contractor, and so does that the client has enough.
+#[test]
+fn a_contractor_passes_progress_and_giving_up_on_and_finds_its_server_again() {
+    let test = "a_contractor_passes_progress_and_giving_up_on_and_finds_its_server_again";
+    let Some(contractor) = example(test, "contractor") else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let begin = |role: &str| {
+        let mut server = command(&contractor, scratch.path());
+        let mut server = Running(server.arg(role).stdout(Stdio::null()).spawn().expect("a process"));
+        await_server(&mut server, scratch.path(), role);
+        server
+    };
+    let ask = || command(&contractor, scratch.path()).arg("client").output().expect("a process");
+    let (maker, _contractor) = (begin("maker"), begin("contractor"));
+    let printed = printed(&ask());
+    assert!(printed.contains("of 4194304 bytes came\n"), "{printed}");
+    drop(maker);
+    let _maker = begin("maker");
+    // The contractor may yet have to notice that the first one has gone.
+    assert!((0..10).any(|_| ask().status.success()), "the contractor does not find the second maker");
+}
+
 #[test]
 fn a_client_without_a_server_says_so() {
     let test = "a_client_without_a_server_says_so";

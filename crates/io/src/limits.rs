@@ -33,7 +33,8 @@ pub struct Limits {
     /// a request without a [timeout of its own](crate::Request::timeout) waits for its server for ever.
     pub timeout: Option<Duration>,
     /// How long a server may take to let go of an aborted request's buffers (100 ms), if they were given by value, before the
-    /// client goes on without them. A request without such buffers is given up at once when its time is over.
+    /// client goes on without them; and how long [`Pending::abort`](crate::Pending::abort) waits. A request without such buffers is
+    /// given up at once when its time is over.
     pub abort_timeout: Duration,
 }
 

@@ -85,19 +85,25 @@ impl Incoming {
     ///
     /// What [`Incoming::set_actual`] has said before is no longer true, and it may say no less afterwards.
     ///
-    /// A contractor that has forwarded the buffer passes on what it is told:
+    /// A contractor that has forwarded the buffer passes on what it is told, to the last word, which may come with the reply:
     ///
     /// ```
     /// # use genie_io::{Error, Incoming, Pending};
     /// # use std::time::Duration;
     /// fn pass_on(asked: &Pending<'_>, request: &mut Incoming) -> Result<(), Error> {
-    ///     while !asked.is_replied() && !request.is_aborted() {
+    ///     loop {
+    ///         let is_over = asked.is_replied();
     ///         let come = asked.progress(0);
-    ///         request.progress(0, asked.wait_for_progress(0, come, Duration::from_millis(10)))?;
+    ///         request.progress(0, come)?;
+    ///         if is_over {
+    ///             return Ok(());
+    ///         }
+    ///         asked.wait_for_progress(0, come, Duration::from_secs(1));
     ///     }
-    ///     Ok(())
     /// }
     /// ```
+    ///
+    /// One that waits in no thread for that has a [`Completer`](crate::Completer): see the example `contractor` of the crate `genie`.
     ///
     /// # Errors
     /// There is no such buffer, or it is shorter; [`Error::Backwards`]: more was final before.
