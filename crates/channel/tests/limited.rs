@@ -4,6 +4,8 @@
 //! How: the test binary is run once more for each client and server, in a cgroup that the test makes, which takes root and a
 //! hierarchy in which cgroups can be made, or with calls that it gives up.
 //!
+//! Or they are stopped for a while.
+//!
 //! A test binary of its own, since all that a process maps counts against its cgroup's limit.
 
 mod cgroup;
@@ -11,15 +13,19 @@ mod cgroup;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use genie_channel::directory::Directory;
-use genie_channel::{Connect, ConnectOptions, Listener, ServeOptions};
+use genie_channel::{Connect, ConnectOptions, Listener, ServeOptions, Serving};
 use genie_io::servers::memory::{FETCH, Memory, STORE};
-use genie_io::{Error, In, Interface, Out, ServerHandle};
+use genie_io::{Error, In, Incoming, Interface, Out, RequestId, Server, ServerHandle, Service, ServiceId};
 use genie_passing::Scheme;
+use genie_sys::lock::Mutex;
 use genie_sys::{Arena, GranuleKind, Object};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
+};
 
 use cgroup::Cgroup;
 
@@ -150,6 +156,48 @@ fn without_memfd_create_the_error_names_the_filter() {
     assert_eq!(end(&mut run(&mut program, "no memfd", folder.path(), 64)), Some(0));
 }
 
+/// Replies bear no time: see `Request::timeout`.
+#[test]
+fn a_success_that_comes_while_its_client_is_stopped_in_a_send_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = Directory::at(folder.path()).expect("a directory");
+    let (sender, receiver) = channel();
+    let listener = Listener::bind_in(&directory, NAME, Handing(Mutex::new(sender)), ServeOptions::default());
+    let _running = listener.and_then(Serving::start).expect("a server");
+    let mut client = run(&mut Command::new(binary()), "stopped", folder.path(), 0);
+    let request = receiver.recv_timeout(Duration::from_secs(60)).expect("a request");
+    let pid = Pid::from_child(&client);
+    kill_process(pid, Signal::STOP).expect("a child");
+    waitpid(Some(pid), WaitOptions::UNTRACED).expect("a child that stops");
+    std::thread::sleep(STOPPED_TIMEOUT);
+    request.reply(Ok(()));
+    kill_process(pid, Signal::CONT).expect("a child");
+    assert_eq!(end(&mut client), Some(0));
+}
+
+/// How long the request of a client may take that is then stopped.
+const STOPPED_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A server that hands its requests to the test.
+struct Handing(Mutex<Sender<Incoming>>);
+
+impl Server for Handing {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn services(&self) -> &[Service] {
+        static SERVICES: [Service; 1] = [Service::new("ask", false, false)];
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.lock().send(request).expect("a test");
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
 /// This binary in a cgroup from its first instruction on.
 fn within(cgroup: &Cgroup) -> Command {
     let mut program = Command::new("sh");
@@ -197,6 +245,7 @@ fn process() {
         "client" => client(&directory, len),
         "crowd" => crowd(&directory, len),
         "refused" => refused(),
+        "stopped" => stopped(&directory),
         "no addresses" => no_addresses(),
         "no memfd" => {
             let error = Interface::open().map(drop).expect_err("no memory can be shared").to_string();
@@ -257,6 +306,14 @@ fn crowd(directory: &Directory, len: usize) {
     servers.iter().for_each(|server| pass(&genie, server, Scheme::EmulatedCopy, len));
     servers.truncate(5);
     pass(&genie, &reach(&genie, directory), Scheme::EmulatedCopy, len);
+}
+
+/// Waits for a reply, and is stopped meanwhile.
+fn stopped(directory: &Directory) {
+    let genie = Interface::open().expect("an interface");
+    let server = reach(&genie, directory);
+    let request = genie.request(&server, ServiceId(0)).timeout(STOPPED_TIMEOUT);
+    request.send().expect("the reply that is there");
 }
 
 fn no_addresses() {

@@ -334,6 +334,8 @@ impl Interface {
             && !self.space().is_inherited()
         {
             let (reason, grace) = (Error::TimedOut { timeout }, self.0.limits.abort_timeout);
+            // A reply that came while this thread did not run counts.
+            server.collect();
             match gave {
                 true => server.evict(exchange, &reason, grace),
                 false => server.give_up(exchange, &reason, grace),

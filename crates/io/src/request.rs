@@ -42,6 +42,10 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// [`Limits::abort_timeout`](crate::Limits::abort_timeout) (100 ms) more to let them go, so that they come back with the
     /// error; [`Failed::kept`] says if they do not. A server in this process that works in the thread that sends cannot be
     /// interrupted: the error comes when it returns.
+    ///
+    /// A reply that came in time counts, however late a thread takes it: Genie looks for it before it gives the request up. Replies of
+    /// servers in other processes bear no time. So one that came too late may count where this process was stopped (SIGSTOP), or did
+    /// not get to run, from before the deadline until after that reply.
     #[inline(always)]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.plan.timeout = Some(timeout);

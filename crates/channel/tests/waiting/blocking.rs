@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use genie_channel::ServeOptions;
 use genie_io::servers::memory::NULL;
-use genie_io::{Error, ServerHandle};
+use genie_io::{Error, Out, ServerHandle};
 use rustix::process::Signal;
 
-use super::fixture::{ASK, FOR_EVER, Fixture, Keeper, Random, Slow, assert_idle, interface, memory, options};
+use super::fixture::{
+    ASK, Deaf, FOR_EVER, Fixture, Keeper, Random, Slow, assert_idle, interface, memory, options,
+};
 
 /// A thread that is not woken looks again after this long at the earliest; that hides a lost wake-up, but not its delay.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -121,7 +123,7 @@ fn a_channel_that_is_let_go_takes_its_pending_requests_along() {
     let buffer = interface.allocate(50_000).unwrap();
     let server = fixture.connect(&interface, "keeper");
     for _ in 0..8 {
-        drop(interface.request(&server, ASK).out(genie_io::Out::emulated_copy(&buffer)).submit().unwrap());
+        drop(interface.request(&server, ASK).out(Out::emulated_copy(&buffer)).submit().unwrap());
     }
     let kept = keeper.take(8);
     drop(server);
@@ -153,4 +155,38 @@ fn interfaces_of_one_process_are_clients_of_their_own() {
     super::fixture::store_and_fetch(&other, &same, 2, 50);
     assert_idle(&one);
     assert_idle(&other);
+}
+
+/// The timer gave the request up without a look for its reply.
+#[test]
+fn a_reply_in_time_counts_where_no_thread_has_taken_it() {
+    let (fixture, keeper, interface) = (Fixture::new(), Keeper::default(), interface());
+    let _running = fixture.serve("deaf", Deaf(keeper.clone()));
+    let server = fixture.connect(&interface, "deaf");
+    for gives in [false, true] {
+        let is_in_time = |timeout: Duration| {
+            let begun = Instant::now();
+            let request = interface.request(&server, ASK).timeout(timeout);
+            let request = match gives {
+                true => request.out(Out::emulated_share(interface.allocate(5_000).unwrap())),
+                false => request,
+            };
+            let pending = request.submit().unwrap();
+            keeper.take(1).into_iter().for_each(|request| request.reply(Ok(())));
+            let is_in_time = begun.elapsed() < timeout;
+            std::thread::sleep(2 * timeout);
+            let came = pending.sync();
+            if is_in_time {
+                came.expect("the reply that came in time");
+            }
+            is_in_time
+        };
+        // On a busy machine the reply may be late, which says nothing.
+        assert!(
+            (0..10).any(|doublings| is_in_time(Duration::from_millis(20 << doublings))),
+            "none is in time"
+        );
+    }
+    assert!(interface.flush(&server, FOR_EVER));
+    assert_idle(&interface);
 }

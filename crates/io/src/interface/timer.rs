@@ -147,8 +147,9 @@ impl Deadline {
     fn expire(self, timer: &Arc<Shared>) {
         let Some(exchange) = self.exchange.upgrade() else { return };
         let reason = Error::TimedOut { timeout: self.timeout };
+        // A reply that has come counts, though no thread has taken it.
+        self.server.collect();
         if self.asked {
-            self.server.collect();
             exchange.give_up(&reason);
             self.server.look();
             return;
