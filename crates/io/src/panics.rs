@@ -6,6 +6,7 @@
 //! its server's mistake.
 //! How: a request that is dropped because a server's code unwinds is set aside until the panic's message is known, and then
 //! ends with it. The panic hook has reported the panic by then; nothing reports it again.
+//! A child that the code has forked, in a thread of Genie's own, ends when it comes back from the code.
 //! Invariants: a request that was set aside ends when the call in which it was dropped ends.
 //! Limits: in a program built with `panic = "abort"`, a panic of a server's code still aborts the process.
 
@@ -13,6 +14,8 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use genie_sys::thread::end_copy;
 
 use crate::Error;
 
@@ -45,10 +48,14 @@ pub(crate) fn call<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
         calls.unwound.get()
     });
     let called = catch_unwind(AssertUnwindSafe(code)).map_err(panicked);
-    let unwound = CALLS.with(|calls| {
+    let (depth, unwound) = CALLS.with(|calls| {
         calls.depth.set(calls.depth.get() - 1);
-        calls.unwound.replace(before)
+        (calls.depth.get(), calls.unwound.replace(before))
     });
+    // Otherwise it goes back to other code that is not Genie's.
+    if depth == 0 {
+        end_copy();
+    }
     if unwound > before {
         // A server that catches its own panics gets here without an error.
         let error = called.as_ref().err().cloned().unwrap_or_else(elsewhere);

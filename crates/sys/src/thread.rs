@@ -2,11 +2,13 @@
 //!
 //! Why: a thread of the standard library's takes a lock of the process's when it starts and when it ends. A child that is forked while
 //! another thread holds that lock would wait for such a thread for ever.
-//! How: threads of the C library's, whose locks `fork` keeps whole for the child.
+//! How: threads of the C library's, whose locks `fork` keeps whole for the child. A thread that calls code of others, which may fork,
+//! asks afterwards whether it is a copy in a child ([`end_copy`]).
 //! Limits: the standard library knows no names of such threads, says nothing when their stacks overflow, and `RUST_MIN_STACK` does not
 //! count for them.
 #![allow(unsafe_code, reason = "hands a function to a thread of the C library's, and waits for such threads")]
 
+use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -19,6 +21,11 @@ const STACK: usize = 2 << 20;
 
 /// The longest name of a thread that the kernel keeps.
 const LONGEST_NAME: usize = 15;
+
+thread_local! {
+    /// The process in which [`spawn`] has started this thread.
+    static STARTED_IN: Cell<Option<Maker>> = const { Cell::new(None) };
+}
 
 /// A thread that was started by [`spawn`]. Dropping this lets the thread go on by itself.
 #[derive(Debug)]
@@ -80,6 +87,18 @@ unsafe fn create(id: &mut libc::pthread_t, start: *mut c_void) -> i32 {
     }
 }
 
+/// Ends this process if its only thread is a copy of one that [`spawn`] has started in its parent: what that thread does next is the
+/// parent's. No destructor runs, and nothing that is kept for the exit.
+///
+/// Cost: two loads.
+#[inline]
+pub fn end_copy() {
+    if STARTED_IN.get().is_some_and(|maker| !maker.is_this_process()) {
+        // SAFETY: this touches nothing of what the process has, which is its parent's.
+        unsafe { libc::_exit(0) }
+    }
+}
+
 /// Where a new thread begins.
 extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: `spawn` has made it for this thread alone.
@@ -87,6 +106,7 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: sets this thread's name, which ends with a zero.
     unsafe { libc::pthread_setname_np(libc::pthread_self(), name.as_ptr()) };
     drop(name);
+    STARTED_IN.set(Some(Maker::this_process()));
     // What a panic has left half done, nobody sees but by locks, which ignore poison: see `lock`.
     if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
         // Dropping it might panic again.

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use genie_channel::directory::Directory;
@@ -200,6 +201,34 @@ fn a_child_forked_by_a_continuation_while_its_thread_waits_gets_an_error() {
             (_, false) => Err(2),
         }
     });
+}
+
+/// As above, in threads of Genie's own: the child went on for its parent, and lived for ever.
+#[test]
+fn a_child_that_returns_from_a_continuation_in_the_timer_or_at_its_servers_end_ends() {
+    let (forking, late) = (ForkingHere::default(), Duration::from_millis(5));
+    let kept = ForkingHere::default();
+    let fixture = Fixture::serve(kept.clone());
+    let here = ServerHandle::new(kept);
+    for server in [&here, &fixture.server] {
+        let request = fixture.interface.request(server, IN_WAIT);
+        let request = if server.is_remote() { request } else { request.timeout(late) };
+        let pending = request.submit().expect("a request");
+        let (forks, (sender, ran)) = (forking.clone(), channel());
+        pending.then(Duration::from_micros(20), move |_| {
+            forks.fork();
+            // Only the parent's thread that waits for this is there.
+            sender.send(()).expect("a test");
+        });
+        if server.is_remote() {
+            fixture.running.stopper().stop();
+        }
+        ran.recv_timeout(PATIENCE).expect("the continuation runs");
+        assert!(
+            ends_well(forking.0.child.lock().take().expect("a child")),
+            "the child goes on, or has failed"
+        );
+    }
 }
 
 /// The child took requests off the clients' rings beside its parent, or slept for ever with their sockets open: clients of a
