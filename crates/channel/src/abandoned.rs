@@ -9,8 +9,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::remote::Remote;
+use genie_io::carrier::{have_left_run, run_waiting};
 
+use super::remote::Remote;
 use crate::primitive::{Ordering, spawn, thread};
 
 /// The first pause between two looks at the ring. Each further pause is twice as long, and at most [`LONGEST`].
@@ -53,11 +54,13 @@ fn tend(remote: &Weak<Remote>) {
             pause = SHORTEST;
         }
         remote.send_aborts();
+        have_left_run();
         if remote.is_tended_to() {
-            return;
+            break;
         }
         drop(remote);
         thread::sleep(pause);
         pause = (pause * 2).min(LONGEST);
     }
+    run_waiting();
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use genie_io::carrier::{Followers, deadline_after};
+use genie_io::carrier::{Followers, deadline_after, run_waiting};
 use genie_io::{Error, Interface, ServerHandle};
 use genie_memory::{LenderId, Space};
 use genie_passing::Parties;
@@ -221,7 +221,11 @@ fn connect_now(
             let parties = Parties { shown_from: options.shown_from, ..Parties::by(sees) };
             let remote = remote(space, parties, spin, welcome, (ends, watched), link);
             let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
-            spawn("genie-link", move || link.watch(&watched, &space, lender))?;
+            spawn("genie-link", move || {
+                link.watch(&watched, &space, lender);
+                drop((link, watched, space));
+                run_waiting();
+            })?;
             Ok(remote)
         });
     let remote = joined.inspect_err(|_: &Error| space.remove_lender(lender))?;

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use genie_io::Error;
-use genie_io::carrier::{Awaited, LoopWaker, Outgoing, deadline_after};
+use genie_io::carrier::{Awaited, LoopWaker, Outgoing, deadline_after, have_left_run};
 use genie_memory::{LenderId, Space};
 use genie_passing::Preferred;
 use genie_sys::Errno;
@@ -330,6 +330,7 @@ impl Link {
         if left.is_empty() || !self.is_surely_gone(Some(PATIENCE / 50)) {
             left.iter().for_each(|request| request.give_up(&error));
             self.announce_end(remote);
+            while have_left_run().is_some() && !self.is_surely_gone(Some(PATIENCE / 50)) {}
             self.is_surely_gone(None);
         }
         left.append(&mut self.left.lock());

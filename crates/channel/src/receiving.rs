@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use genie_io::carrier::{Awaited, Outgoing, wake_task};
+use genie_io::carrier::{Awaited, Outgoing, is_left, wake_task};
 use genie_io::{Error, ServerError};
 use genie_memory::{Direction, TellLater};
 use genie_ring::{Consumer, Mode, Record as Received};
@@ -128,6 +128,9 @@ impl Remote {
             }
             receiving.consumer.disarm();
             waits.note(Wait::Slept);
+            if is_left() {
+                return false;
+            }
         }
     }
 

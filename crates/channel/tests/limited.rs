@@ -4,11 +4,14 @@
 //! How: the test binary is run once more for each client and server, in a cgroup that the test makes, which takes root and a
 //! hierarchy in which cgroups can be made, or with calls that it gives up.
 //!
-//! Or they are stopped for a while.
+//! Or they are stopped for a while, or can have no more threads.
 //!
 //! A test binary of its own, since all that a process maps counts against its cgroup's limit.
+#![allow(unsafe_code, reason = "gives up root's user, for the limit of threads does not bind it")]
 
 mod cgroup;
+#[path = "limited/no_threads.rs"]
+mod no_threads;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -24,7 +27,7 @@ use genie_passing::Scheme;
 use genie_sys::lock::Mutex;
 use genie_sys::{Arena, GranuleKind, Object};
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
+    Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, getuid, kill_process, setrlimit, waitpid,
 };
 
 use cgroup::Cgroup;
@@ -198,6 +201,23 @@ impl Server for Handing {
     fn abort(&self, _request: RequestId) {}
 }
 
+/// The timer, and the thread that ends a channel's requests, ran continuations that cost much, and waited in them; and those that followed
+/// from one another were run inside one another, until there was no stack left.
+#[test]
+fn where_no_thread_can_be_made_continuations_hold_up_no_thread_of_genies_and_do_not_pile_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    match end(&mut run(&mut Command::new(binary()), "no threads", folder.path(), 0)) {
+        Some(NOT_LIMITED) => skip::skip(
+            "where_no_thread_can_be_made_continuations_hold_up_no_thread_of_genies_and_do_not_pile_up",
+            "the number of threads cannot be limited",
+        ),
+        ended => assert_eq!(ended, Some(0)),
+    }
+}
+
+/// How a process ends that can have as many threads as it likes.
+const NOT_LIMITED: i32 = 77;
+
 /// This binary in a cgroup from its first instruction on.
 fn within(cgroup: &Cgroup) -> Command {
     let mut program = Command::new("sh");
@@ -252,6 +272,7 @@ fn process() {
             assert!(error.contains("memfd_create") && error.contains("seccomp"), "{error}");
             assert!(!error.contains("huge pages need"), "{error}");
         }
+        "no threads" => no_threads::continuations(&directory),
         role => panic!("no role: {role}"),
     }
 }
@@ -314,6 +335,23 @@ fn stopped(directory: &Directory) {
     let server = reach(&genie, directory);
     let request = genie.request(&server, ServiceId(0)).timeout(STOPPED_TIMEOUT);
     request.send().expect("the reply that is there");
+}
+
+/// Does this where the process can have no more threads.
+fn without_threads<T>(act: impl FnOnce() -> T) -> T {
+    // The limit does not bind root.
+    // SAFETY: the process's user becomes nobody, in all its threads. What it has stays.
+    if getuid().is_root() && unsafe { libc::setresuid(65_534, 65_534, 65_534) } != 0 {
+        std::process::exit(NOT_LIMITED);
+    }
+    let usual = getrlimit(Resource::Nproc);
+    setrlimit(Resource::Nproc, Rlimit { current: Some(0), ..usual }).expect("a limit");
+    if std::thread::Builder::new().spawn(|| ()).is_ok() {
+        std::process::exit(NOT_LIMITED);
+    }
+    let done = act();
+    setrlimit(Resource::Nproc, usual).expect("the usual limit");
+    done
 }
 
 fn no_addresses() {

@@ -49,7 +49,7 @@ pub use crate::kept::allowance::Allowance;
 pub use crate::loop_waker::LoopWaker;
 pub use crate::name::{MAX_NAME, is_control, program_name};
 pub use crate::request::id::{RequestIds, Slot};
-pub use crate::sequel::wake as wake_task;
+pub use crate::sequel::{have_left_run, is_left, run_waiting, wake as wake_task};
 pub use crate::server::code::Code;
 pub use crate::work::located::{Located, PrivateBuffer};
 pub use crate::work::location::Shown;

@@ -231,6 +231,7 @@ impl<'a> Awaited<'a> {
     /// Lets follow what was put off. The thread has let its lock go.
     pub fn follow(&mut self) {
         self.sequels.follow();
+        sequel::run_left();
     }
 
     /// Whether the reply to this exchange's request may be left here.

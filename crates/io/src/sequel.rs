@@ -5,26 +5,32 @@
 //! How: a thread that has such a lock puts sequels off ([`Sequels::put_off`]). They wait in a list of the thread's own until it has let
 //! the lock go. Continuations say what they cost. A short one costs no more than [`HIJACK_LIMIT`]. The thread runs short ones, one after the
 //! other, as long as their costs add up to no more than the limit; one that takes longer than it said counts for what it took. The other
-//! short ones run in one thread that nobody waits for, and each long one in a thread of its own.
+//! short ones run in one thread that nobody waits for, and each long one in a thread of its own. Where there can be no more threads, these
+//! are *left*: a thread of the client's that comes by runs them, one after the other, and not inside one another. Genie's own threads, on
+//! which others rely, leave them, and try again to start a thread for them.
 //! Invariants: sequels that were put off follow in the order in which they came, but for those that get a thread, and in no child
 //! that is forked meanwhile.
-//! Limits: [`MOST`] in one list; then the thread takes no more replies until they have followed. Nothing limits the threads, but where there can
-//! be no more, what would run in one runs in the thread that takes replies.
+//! Limits: [`MOST`] in one list; then the thread takes no more replies until they have followed. Nothing limits the threads, nor what is left
+//! for want of them.
 //! Source: thesis §11.2 (limited hijacking). Differs: the client estimates the time, since the code is the client's; and what exceeds the
 //! limit goes on at once in another thread, not when the client looks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::fmt;
 use std::mem::{ManuallyDrop, take};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use genie_sys::PerProcess;
 use genie_sys::fork::Maker;
+use genie_sys::lock::Mutex;
+use genie_sys::thread::is_spawned;
 
-use crate::primitive::{Mutex, spawn, thread_local};
+use crate::deadline::deadline_after;
+use crate::primitive::{spawn, thread_local};
 use crate::{panics, telemetry};
 
 /// How long continuations may hold up a thread that takes replies, 50 us: the costs of those that it runs, one after the other, add up to no
@@ -37,6 +43,9 @@ pub const HIJACK_LIMIT: Duration = Duration::from_micros(50);
 /// The most sequels that a thread lets come together before it lets its lock go.
 const MOST: usize = 32;
 
+/// When a thread of Genie's tries again to start a thread for what is left.
+const RETRY: Duration = Duration::from_millis(100);
+
 /// How many continuations have taken longer than they said.
 static OVERRUNS: AtomicU64 = AtomicU64::new(0);
 
@@ -45,6 +54,8 @@ thread_local! {
     static PUT_OFF: ManuallyDrop<RefCell<Option<Vec<Sequel>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
     /// The thread runs a continuation while others may wait for it.
     static IS_HIJACKED: Cell<bool> = const { Cell::new(false) };
+    /// The thread runs what waits for a thread.
+    static RUNS_WAITING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What follows.
@@ -219,18 +230,65 @@ fn follow(mut sequels: VecDeque<Sequel>, limit: Duration) {
     }
 }
 
-/// Does this in a thread of its own; where there can be none, in this one.
+/// What waits for a thread of its own. A child made by fork has none of its parent's.
+type Waiting = Mutex<VecDeque<Box<dyn FnOnce() + Send>>>;
+
+fn waiting() -> &'static Waiting {
+    static WAITING: PerProcess<Waiting> = PerProcess::new();
+    let Ok(waiting) = WAITING.get(|_| Ok::<_, Infallible>(Waiting::default()));
+    waiting
+}
+
+/// Whether something has been left. It changes under the lock of what waits.
+static IS_LEFT: AtomicBool = AtomicBool::new(false);
+
+/// Does this in a thread of its own. Where there can be none, a thread of the client's does it here, and one of Genie's leaves it.
 fn detach(act: impl FnOnce() + Send + 'static) {
-    let kept = Arc::new(Mutex::new(Some(act)));
-    let given = Arc::clone(&kept);
-    if spawn("genie-then", move || act_kept(&given)).is_err() {
-        act_kept(&kept);
+    waiting().lock().push_back(Box::new(act));
+    if spawn("genie-then", run_waiting).is_err() {
+        let waiting = waiting().lock();
+        IS_LEFT.store(!waiting.is_empty(), Ordering::Relaxed);
+        drop(waiting);
+        run_left();
     }
 }
 
-fn act_kept(kept: &Mutex<Option<impl FnOnce()>>) {
-    let act = kept.lock().take();
-    act.into_iter().for_each(|act| act());
+/// Does all that waits for a thread, one after the other, and what follows from it, unless this thread is about that already. For a thread of
+/// Genie's that has nothing else to do.
+pub fn run_waiting() {
+    if RUNS_WAITING.with(|runs_waiting| runs_waiting.replace(true)) {
+        return;
+    }
+    let next = || {
+        let mut waiting = waiting().lock();
+        if waiting.is_empty() {
+            IS_LEFT.store(false, Ordering::Relaxed);
+        }
+        waiting.pop_front()
+    };
+    std::iter::from_fn(next).for_each(|act| act());
+    RUNS_WAITING.with(|runs_waiting| runs_waiting.set(false));
+}
+
+/// Whether something has been left for want of threads, which a thread of the client's that lets sequels follow does.
+#[inline]
+pub fn is_left() -> bool {
+    IS_LEFT.load(Ordering::Relaxed)
+}
+
+/// Does what has been left for want of threads, if this thread is one of the client's and may wait. It has no lock.
+#[inline]
+pub(crate) fn run_left() {
+    if is_left() && !is_spawned() && !is_hijacked() {
+        run_waiting();
+    }
+}
+
+/// Has a thread do what has been left, if anything has: for threads of Genie's. Where there can still be no thread, returns when to try
+/// again.
+pub fn have_left_run() -> Option<Instant> {
+    let cannot = is_left() && spawn("genie-then", run_waiting).is_err();
+    deadline_after(RETRY).filter(|_| cannot)
 }
 
 /// Has a sequel follow: a note at once, and the client's code when this thread has let go the lock under which it takes replies.

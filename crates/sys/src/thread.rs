@@ -87,6 +87,12 @@ unsafe fn create(id: &mut libc::pthread_t, start: *mut c_void) -> i32 {
     }
 }
 
+/// Whether [`spawn`] has started this thread.
+#[inline]
+pub fn is_spawned() -> bool {
+    STARTED_IN.get().is_some()
+}
+
 /// Ends this process if its only thread is a copy of one that [`spawn`] has started in its parent: what that thread does next is the
 /// parent's. No destructor runs, and nothing that is kept for the exit.
 ///

@@ -15,7 +15,7 @@ use genie_sys::fork::Maker;
 use crate::deadline::deadline_after;
 use crate::exchange::{Alarm, Alarms, Exchange};
 use crate::primitive::{Condvar, Mutex, Thread, spawn};
-use crate::{Error, RequestId, ServerHandle};
+use crate::{Error, RequestId, ServerHandle, sequel};
 
 #[derive(Debug)]
 pub(crate) struct Timer {
@@ -136,7 +136,10 @@ impl Shared {
                     due.into_iter().for_each(|(_, due)| due.expire(self));
                     self.queue.lock()
                 }
-                _ => self.changed.wait(queue, first),
+                _ => {
+                    let again = sequel::have_left_run();
+                    self.changed.wait(queue, first.into_iter().chain(again).min())
+                }
             };
         }
     }

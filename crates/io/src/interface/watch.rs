@@ -19,7 +19,7 @@ use crate::interface::outstanding::Outstanding;
 use crate::loop_waker::LoopWaker;
 use crate::primitive::Mutex;
 use crate::server::code::Code;
-use crate::{Error, ServerHandle};
+use crate::{Error, ServerHandle, sequel};
 
 /// What the interface's descriptor stands for.
 #[derive(Debug)]
@@ -115,6 +115,7 @@ impl Interface {
         if self.space().is_inherited() {
             return 0;
         }
+        sequel::run_left();
         let carriers = self.carriers();
         let taken: usize = carriers.iter().map(|carrier| carrier.collect_watched()).sum();
         carriers.iter().filter(|carrier| carrier.is_over()).for_each(|carrier| self.forget(carrier));

@@ -331,8 +331,12 @@ impl Pending<'static> {
     /// their costs add up to no more than that limit; then it looks for the next replies. One that takes longer than it said is counted
     /// ([`overruns`](crate::overruns)), and counts towards the limit with what it took. The short ones that are left run one after the other
     /// in another thread. Each long one gets a thread of its own, which takes some 30 us more. So continuations of replies that were taken at
-    /// different times may run at the same time, and in any order. Nothing limits the number of these threads; where none can be
-    /// started, even a long continuation runs in the thread that takes the reply.
+    /// different times may run at the same time, and in any order. Nothing limits the number of these threads.
+    ///
+    /// Where none can be started (`RLIMIT_NPROC`, a cgroup's limit), what would have one runs in the thread of the program's that takes the
+    /// reply, one after the other, and what follows from one runs when that has returned: one that waits for another may wait for ever there.
+    /// Threads of Genie's leave it (a timeout, a server that goes, a server's threads). It then runs when a thread can be started, or in a
+    /// thread of the program's that calls [`Interface::collect`] or waits for a server in another process.
     ///
     /// *Waiting*: a long continuation may wait as long as it likes. A short one may not, nor may the code of a server in this process to which
     /// it submits a request. [`Request::send`](crate::Request::send) fails with [`Error::MayNotWait`] there, and so do
