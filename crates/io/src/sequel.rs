@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use genie_memory::is_quiet;
 use genie_sys::PerProcess;
 use genie_sys::fork::Maker;
 use genie_sys::lock::Mutex;
@@ -208,7 +209,12 @@ fn exchange(list: Option<Vec<Sequel>>) -> Option<Vec<Sequel>> {
 }
 
 /// Wakes tasks, and runs short continuations while their costs add up to no more than `limit`; the other continuations get threads.
+///
+/// In a registrar's call, a thread does all that: a continuation may use memory that it makes, of which this thread could not tell registrars.
 fn follow(mut sequels: VecDeque<Sequel>, limit: Duration) {
+    if is_quiet() {
+        return detach(move || follow(sequels, limit));
+    }
     let (maker, mut spent, mut left) = (Maker::this_process(), Duration::ZERO, VecDeque::new());
     while let Some(sequel) = sequels.pop_front() {
         match sequel.wake() {
@@ -279,7 +285,7 @@ pub fn is_left() -> bool {
 /// Does what has been left for want of threads, if this thread is one of the client's and may wait. It has no lock.
 #[inline]
 pub(crate) fn run_left() {
-    if is_left() && !is_spawned() && !is_hijacked() {
+    if is_left() && !is_spawned() && !is_hijacked() && !is_quiet() {
         run_waiting();
     }
 }

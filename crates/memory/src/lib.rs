@@ -78,7 +78,7 @@ pub use mirror::{Extent, Extents, Known, Mapped, Mapping, Mirror, Quota, WeakMir
 pub use recycling::Recycling;
 pub use reference::{Reference, Released};
 pub use region::Buffer;
-pub use registrars::{Registrar, Registration, TellLater};
+pub use registrars::{Registrar, Registration, TellLater, is_quiet};
 pub use segments::{Segments, part};
 pub use shared_object::{ObjectId, SharedObject};
 pub use space::Space;

@@ -53,7 +53,8 @@ use crate::SharedObject;
 ///   `genie::Allocator` is no use of the space here: it calls no registrar, and waits for none.
 /// - *What it may do.* It may use the space, and drop, abort and reply to requests, but makes none. It must wait for no server that uses
 ///   the space, since the server may be waiting for the call. `Pending::abort` and `Pending::give_up` wait until the server has let the
-///   request go; to drop a `Pending`, with or without `Pending::abort_on_drop`, waits for nobody.
+///   request go; to drop a `Pending`, with or without `Pending::abort_on_drop`, waits for nobody. Continuations (`Pending::then`) that
+///   follow from its replies run in another thread.
 ///   What a call changes in the space is told when a thread uses the space the next time, and the thread that is in the call does not wait
 ///   for that: if it registers another registrar, that one has not been told when [`Space::register`](crate::Space::register) returns, and if
 ///   it drops the last handle of a space, nobody is told of the end.
@@ -318,6 +319,12 @@ enum Manner {
 #[inline]
 pub(crate) fn quiet() -> Restored {
     Restored(MANNER.replace(Manner::Quiet), PhantomData)
+}
+
+/// Whether this thread tells nobody, since it is in a registrar's call, say: it gives no data of requests to code but Genie's.
+#[inline]
+pub fn is_quiet() -> bool {
+    MANNER.get() == Manner::Quiet
 }
 
 /// When this is dropped, the thread tells in that manner again.

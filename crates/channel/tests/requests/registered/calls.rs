@@ -273,3 +273,28 @@ fn a_request_that_cannot_be_sent_shows_nothing() {
     clients.request(&contractor, LOOK).out(buffer).send().expect("a reply");
     assert!(!registrar.has_acted(), "nothing was shown");
 }
+
+/// A continuation ran in the call, whose thread tells nobody: a server had data in an object of which no registrar had heard.
+#[test]
+fn what_follows_from_a_registrars_reply_uses_no_memory_of_which_registrars_have_yet_to_hear() {
+    let (interface, table, acting) = (interface(), Arc::new(Table::default()), Arc::new(Acting::default()));
+    let _registrations =
+        (interface.space().register(table.clone()), interface.space().register(acting.clone()));
+    let looker = ServerHandle::new(Looker { table, is_elsewhere: false });
+    let kept = Arc::new(Mutex::new(None::<Incoming>));
+    let keeper = ServerHandle::new(Serving(&SERVICES, {
+        let kept = Arc::clone(&kept);
+        move |request| *kept.lock() = Some(request)
+    }));
+    let ((sender, looked), genie) = (channel(), interface.clone());
+    interface.request(&keeper, LOOK).submit().expect("a request").then(Duration::ZERO, move |_| {
+        let _taken = use_up(genie.space());
+        let output = Out::owned(Scheme::EmulatedShare, genie.allocate(100_000).expect("memory"));
+        let looked = genie.request(&looker, LOOK).out(output).submit().and_then(Pending::sync);
+        sender.send(looked.map(drop).map_err(|failed| failed.error)).expect("a test");
+    });
+    acting.on(Told::Added, move || kept.lock().take().expect("a request").reply(Ok(())));
+    let (_taken, _new) = (use_up(interface.space()), interface.space().system_buffer(1).expect("memory"));
+    let looked = looked.recv_timeout(Duration::from_secs(60)).expect("the continuation runs");
+    assert_eq!(looked, Ok(()));
+}
