@@ -52,6 +52,17 @@ impl Direction {
         &lines[position as usize & (lines.len() - 1)]
     }
 
+    /// Has the processor fetch a line, if it is not there, without waiting for it.
+    #[inline]
+    pub(crate) fn prefetch(&self, position: u64) {
+        #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint, which loads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(self.line(position)).cast()) }
+        }
+    }
+
     /// The argument area; its lines have no headers.
     pub(crate) fn area(&self) -> &[Line] {
         // SAFETY: the module's invariant.
