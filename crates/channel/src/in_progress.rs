@@ -84,7 +84,7 @@ impl InProgress {
                 [bytes, self.requests.load().0, self.requests.limit].map(|count| count as u64);
             return Ok(Err(Refusal { limit: Limit::Bytes, asked, pending, allowed }));
         }
-        let id = self.ids.take();
+        let id = self.ids.take_alone();
         let entry = Entry { id, is_anticipated: false, is_aborted: false, contract: Weak::new() };
         self.requests.put(slot, bytes, entry);
         Ok(Ok(id))

@@ -69,6 +69,17 @@ impl RequestIds {
         }
     }
 
+    /// The next name, for whoever has these names alone: without a locked instruction.
+    #[inline]
+    pub fn take_alone(&mut self) -> RequestId {
+        let next = self.next.get_mut();
+        if *next & SPENT != 0 {
+            *next = block();
+        }
+        *next += 1;
+        RequestId(*next - 1)
+    }
+
     /// A number greater than every name given so far, and no greater than any later name.
     pub(crate) fn bound(&self) -> RequestId {
         RequestId(self.next.load(Ordering::Relaxed))
@@ -96,6 +107,16 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn names_that_are_taken_alone_go_on_in_another_block() {
+        let mut ids = RequestIds::default();
+        let first = ids.take_alone();
+        *ids.next.get_mut() += SPENT - 2;
+        let names = [first, ids.take_alone(), ids.take_alone(), ids.take()];
+        assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
+        assert!(names.iter().all(|name| name.number() & SPENT == 0), "{names:?}");
+    }
 
     #[test]
     fn names_rise_and_are_unique_beyond_the_end_of_a_block() {
