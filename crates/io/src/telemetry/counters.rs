@@ -1,10 +1,9 @@
 //! Counters of requests and bytes.
 //!
 //! How: the recorder is asked for a counter each time, since a program may install its recorder late. What names a counter is
-//! made once for each thread, since making it allocates.
+//! made once for each thread, since making it allocates. A thread uses few of them: it finds one by comparing sooner than by a hash.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use genie_memory::Direction;
@@ -17,7 +16,7 @@ type Name = (&'static str, [(&'static str, &'static str); 2]);
 static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 thread_local! {
-    static KEYS: RefCell<HashMap<Name, Arc<Key>>> = RefCell::default();
+    static KEYS: RefCell<Vec<(Name, Arc<Key>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Counts a request, and how its elements were passed.
@@ -45,8 +44,13 @@ fn add(name: &'static str, labels: [(&'static str, &'static str); 2], count: usi
         let labels = labels.map(|(name, value)| Label::from_static_parts(name, value));
         Arc::new(Key::from_parts(name, labels.to_vec()))
     };
-    let known = |keys: &RefCell<HashMap<Name, Arc<Key>>>| {
-        Arc::clone(keys.borrow_mut().entry((name, labels)).or_insert_with(make))
+    let known = |keys: &RefCell<Vec<(Name, Arc<Key>)>>| {
+        let mut keys = keys.borrow_mut();
+        let found = keys.iter().position(|(known, _)| *known == (name, labels)).unwrap_or_else(|| {
+            keys.push(((name, labels), make()));
+            keys.len() - 1
+        });
+        Arc::clone(&keys[found].1)
     };
     // A thread that ends has let go of its keys. The recorder is called without the borrow: it may make requests.
     let key = KEYS.try_with(known).unwrap_or_else(|_| make());
