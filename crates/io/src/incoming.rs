@@ -209,14 +209,18 @@ impl Incoming {
     /// There is no such input buffer, the service's mapping flags do not allow writing, there is no memory, or a
     /// transfer from outboard memory that the server has linked to the buffer failed.
     pub fn ready(&mut self, index: usize) -> Result<DataMut<'_>, Error> {
+        Ok(self.prepare(index)?.input(index))
+    }
+
+    /// Makes an input ready, and its server owe how much came of it.
+    #[inline]
+    fn prepare(&mut self, index: usize) -> Result<&mut Work, Error> {
         self.require_writes()?;
-        if self.work_mut().make_short_ready(index) {
-            return Ok(self.work().input(index));
+        if !self.work_mut().make_short_ready(index) {
+            self.make_ready(index)?;
+            self.work_mut().owe(index);
         }
-        self.make_ready(index)?;
-        let work = self.work_mut();
-        work.owe(index);
-        Ok(work.input(index))
+        Ok(self.work_mut())
     }
 
     /// The memory of input buffer `index`, while other buffers are shown, too. It has no bytes before [`Incoming::ready`] was

@@ -65,8 +65,7 @@ impl Incoming {
         index: usize,
         fill: impl FnOnce(DataMut<'_>) -> F,
     ) -> Result<usize, F::Error> {
-        self.ready(index)?;
-        let work = self.work_mut();
+        let work = self.prepare(index)?;
         // Whether `fill` fails or panics, nothing that was said before is true any more.
         work.unfill(index);
         let room = work.input(index);
