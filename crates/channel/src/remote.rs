@@ -346,7 +346,9 @@ impl Remote {
             let buffers = shorts.iter().map(Short::extent);
             let mut writer =
                 RequestWriter::short(body, slot, service, work.argument(), work.room(), buffers)?;
-            work.each_carried_output(|carried| carried.copy_to(work, writer.carried(carried.len())));
+            for output in shorts.iter().filter(|short| short.direction() == Direction::Out) {
+                output.carried().copy_to(work, writer.carried(output.len()));
+            }
             return Ok(());
         }
         let mut writer = RequestWriter::begin(body, slot, service, work.argument(), work.room())?;

@@ -57,31 +57,42 @@ impl Carried {
 
 impl Passing {
     /// Whether an output of `len` bytes of native memory at `addr`, to a server in another process, is carried.
-    #[inline]
+    #[inline(always)]
     pub fn carry_output(
         &self,
         scheme: Scheme,
-        (addr, len): (usize, usize),
+        place: (usize, usize),
         hold: Hold,
         parties: Parties,
     ) -> Option<Carried> {
-        if !self.may_carry(len) {
+        if !self.may_carry(place.1) {
             return None;
         }
         let reason = match scheme {
             Scheme::Copy => None,
             Scheme::EmulatedCopy | Scheme::Share | Scheme::EmulatedShare => {
-                let at = self.at(addr);
-                let is_short = || {
-                    let is_emulated = scheme == Scheme::EmulatedShare && hold == Hold::Borrow;
-                    is_emulated && at.1.is_short(parties.server, len, |thresholds| thresholds.held)
-                };
-                let copied = self.copied_for(scheme, (addr, len), hold, parties, at);
-                Some(copied.or_else(|| is_short().then_some(Reason::Short))?)
+                Some(self.reason_to_carry(scheme, place, hold, parties)?)
             }
             _ => return None,
         };
         Some(Carried::new(scheme, reason))
+    }
+
+    #[inline(never)]
+    fn reason_to_carry(
+        &self,
+        scheme: Scheme,
+        (addr, len): (usize, usize),
+        hold: Hold,
+        parties: Parties,
+    ) -> Option<Reason> {
+        let at = self.at(addr);
+        let is_short = || {
+            let is_emulated = scheme == Scheme::EmulatedShare && hold == Hold::Borrow;
+            is_emulated && at.1.is_short(parties.server, len, |thresholds| thresholds.held)
+        };
+        let copied = self.copied_for(scheme, (addr, len), hold, parties, at);
+        copied.or_else(|| is_short().then_some(Reason::Short))
     }
 
     /// Whether an input of `len` bytes to native memory at `addr`, from a server in another process, is carried. `is_borrowed` says

@@ -61,7 +61,17 @@ impl Borrow<'_> {
 }
 
 impl Drop for Borrow<'_> {
+    #[inline]
     fn drop(&mut self) {
+        if !self.of.outputs.is_empty() || !self.of.inputs.is_empty() {
+            self.end_all();
+        }
+    }
+}
+
+impl Borrow<'_> {
+    #[cold]
+    fn end_all(&mut self) {
         for (addr, len) in std::mem::take(&mut self.of.outputs) {
             self.until_done(|space| space.end_borrow(addr, len));
         }

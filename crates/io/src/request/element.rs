@@ -256,6 +256,7 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         self
     }
 
+    #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         match &self.memory {
             Memory::Borrowed(bytes) | Memory::Lasting(bytes) => bytes.len(),

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use genie_memory::Space;
+use genie_memory::{Direction, Space};
 use genie_passing::CARRIED;
 
 use crate::request::element::{Borrowed, Element, Memory, Moved};
@@ -94,7 +94,10 @@ impl<'o, 'i> Plan<'o, 'i> {
     /// When there is no buffer yet, or the last one is for input.
     pub fn and_out(&mut self, element: Out<'o>) {
         match &mut self.buffers.last {
-            Some(Elements::Out(elements)) => elements.add(element),
+            Some(Elements::Out(elements)) => {
+                self.buffers.sum.add(&element);
+                elements.add(element);
+            }
             _ => panic!("and_out adds to an output buffer; begin one by out"),
         }
     }
@@ -105,7 +108,10 @@ impl<'o, 'i> Plan<'o, 'i> {
     /// When there is no buffer yet, or the last one is for output.
     pub fn and_input(&mut self, element: In<'i>) {
         match &mut self.buffers.last {
-            Some(Elements::In(elements)) => elements.add(element),
+            Some(Elements::In(elements)) => {
+                self.buffers.sum.add(&element);
+                elements.add(element);
+            }
             _ => panic!("and_input adds to an input buffer; begin one by input"),
         }
     }
@@ -157,18 +163,7 @@ impl<'o, 'i> Plan<'o, 'i> {
     /// What its elements come to.
     #[inline]
     pub(crate) fn sum(&self) -> Sum {
-        let mut sum = Sum { bytes: 0, gives: false, names_lenders: false };
-        self.buffers.each(|buffer| match buffer {
-            Elements::Out(elements) => elements.iter().for_each(|out| {
-                sum.add(out);
-                sum.gives |= matches!(out.memory, Memory::Owned(..) | Memory::Migrant(_));
-            }),
-            Elements::In(elements) => elements.iter().for_each(|input| {
-                sum.add(input);
-                sum.gives |= matches!(input.memory, Memory::Owned(..));
-            }),
-        });
-        sum
+        self.buffers.sum
     }
 
     /// How long the request's record on a channel can be, unless its data lies in very many pieces.
@@ -196,20 +191,14 @@ pub(crate) struct Buffers<'o, 'i> {
     first: Option<Elements<'o, 'i>>,
     between: Vec<Elements<'o, 'i>>,
     last: Option<Elements<'o, 'i>>,
+    /// Of all of them.
+    sum: Sum,
 }
 
 impl<'o, 'i> Buffers<'o, 'i> {
     /// All of them, in order.
     fn iter(&self) -> impl Iterator<Item = &Elements<'o, 'i>> {
         self.first.iter().chain(&self.between).chain(&self.last)
-    }
-
-    /// Calls `see` with each buffer, in order.
-    #[inline]
-    fn each(&self, mut see: impl FnMut(&Elements<'o, 'i>)) {
-        self.first.iter().for_each(&mut see);
-        self.between.iter().for_each(&mut see);
-        self.last.iter().for_each(see);
     }
 
     /// Has `take` take out what each buffer holds, in order, and lets the buffers go. It returns whether it has left nothing that would
@@ -221,9 +210,13 @@ impl<'o, 'i> Buffers<'o, 'i> {
             Some(false) => *buffer = None,
             None => {}
         };
-        take_out(&mut self.first);
-        self.between.drain(..).for_each(|buffer| take_out(&mut Some(buffer)));
+        // Most requests have one buffer.
+        if self.first.is_some() {
+            take_out(&mut self.first);
+            self.between.drain(..).for_each(|buffer| take_out(&mut Some(buffer)));
+        }
         take_out(&mut self.last);
+        self.sum = Sum::default();
     }
 
     /// Whether the next buffer has a field.
@@ -235,6 +228,10 @@ impl<'o, 'i> Buffers<'o, 'i> {
     /// Begins a buffer.
     #[inline(always)]
     pub(crate) fn begin(&mut self, buffer: Elements<'o, 'i>) {
+        match &buffer {
+            Elements::Out(elements) => elements.iter().for_each(|element| self.sum.add(element)),
+            Elements::In(elements) => elements.iter().for_each(|element| self.sum.add(element)),
+        }
         match (&self.first, &self.last) {
             (_, None) => self.last = Some(buffer),
             (None, Some(_)) => self.first = self.last.replace(buffer),
@@ -304,7 +301,7 @@ impl<B: Borrowed, M: Moved> List<Element<B, M>> {
 }
 
 /// What a request's elements come to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sum {
     pub(crate) bytes: usize,
     /// There are buffers that were given by value.
@@ -314,9 +311,14 @@ pub(crate) struct Sum {
 }
 
 impl Sum {
-    #[inline]
+    #[inline(always)]
     fn add<B: Borrowed, M: Moved>(&mut self, element: &Element<B, M>) {
         self.bytes = self.bytes.saturating_add(element.len());
+        self.gives |= match element.memory {
+            Memory::Owned(..) => true,
+            Memory::Migrant(_) => B::DIRECTION == Direction::Out,
+            Memory::Borrowed(_) | Memory::Lasting(_) | Memory::Fragment(_) => false,
+        };
         self.names_lenders |= element.lender.is_some();
     }
 }

@@ -44,15 +44,21 @@ impl Arguments {
     }
 
     /// Sets the reply's argument, if there is room for it.
+    #[inline]
     pub(crate) fn set_reply(&mut self, argument: &[u8]) -> Result<(), Error> {
+        match argument.is_empty() && self.reply.is_empty() {
+            true => Ok(()),
+            false => self.replace_reply(argument),
+        }
+    }
+
+    fn replace_reply(&mut self, argument: &[u8]) -> Result<(), Error> {
         if argument.len() > self.room {
             self.refused = argument.len();
             return Err(self.too_long());
         }
-        if !(argument.is_empty() && self.reply.is_empty()) {
-            clear(&mut self.reply);
-            self.reply.extend_from_slice(argument);
-        }
+        clear(&mut self.reply);
+        self.reply.extend_from_slice(argument);
         Ok(())
     }
 

@@ -68,7 +68,7 @@ impl Store {
     }
 
     /// Takes room for an element of `len` bytes, unless there would be more than [`MAX_CARRIED`].
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, len: usize) -> Option<u16> {
         let at = self.used;
         let end = at + carried_room(len);
@@ -86,7 +86,7 @@ impl Store {
     ///
     /// # Panics
     /// The element has fewer: what lies behind it is another one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn span(&self, carried: &Carried, len: usize) -> Span {
         assert!(len <= carried.len(), "an element has no more than its bytes");
         let start = self.words.as_ptr().cast_mut().cast();
@@ -271,14 +271,12 @@ impl Work {
         self.store.used != self.store.inputs
     }
 
-    /// Calls `see` with the outputs whose bytes the request's record carries, in order.
+    /// Calls `see` with the outputs of whole buffers whose bytes the request's record carries, in order.
     #[inline]
     pub fn each_carried_output(&self, mut see: impl FnMut(&Carried)) {
         if !self.carries_outputs() {
             return;
         }
-        let outputs = self.shorts.iter().filter(|short| short.direction() == Direction::Out);
-        outputs.for_each(|short| see(short.carried()));
         for element in self.buffers.iter().flat_map(|buffer| &buffer.elements) {
             if let Transfer::Carried(carried) = &element.transfer
                 && !carried.is_input()

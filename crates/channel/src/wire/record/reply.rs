@@ -134,11 +134,18 @@ impl<'b> ReplyWriter<'b> {
     }
 
     /// Puts a failure in place of a reply that is longer than the longest record, of `max` bytes; returns whether it was.
+    #[inline]
     pub fn fit(body: &'b mut Body, slot: Slot, max: usize) -> bool {
-        let len = body.len();
-        if len <= max {
-            return false;
+        let is_too_long = body.len() > max;
+        if is_too_long {
+            Self::fail(body, slot, max);
         }
+        is_too_long
+    }
+
+    #[cold]
+    fn fail(body: &'b mut Body, slot: Slot, max: usize) {
+        let len = body.len();
         let (code, message) = match Reply::decode(body).map(|reply| reply.outcome) {
             Ok(Outcome::Failed { code, message }) => (code, message.to_owned()),
             Ok(Outcome::Panicked { message }) => (0, format!("the server panicked: {message}")),
@@ -150,7 +157,6 @@ impl<'b> ReplyWriter<'b> {
         };
         let message = cut(&message, max - size_of::<ReplyHead>());
         Self::begin(body, slot, Outcome::Failed { code, message });
-        true
     }
 
     /// Adds what came of the next buffer: how many bytes were really passed.
