@@ -171,7 +171,7 @@ impl<'b> Delivery<'b> {
             // After a part was swapped, the delivery has to go on.
             return if self.passed.swapped == 0 { Err(self.foreign()) } else { Ok(Swapped::default()) };
         }
-        if !state.can_renew(core, slots) {
+        if !state.can_renew(core, lender, slots) {
             return Ok(Swapped::default());
         }
         let (guarded, completed) = state.reverse_copyout(core, granules, slots, self);

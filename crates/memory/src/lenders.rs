@@ -54,14 +54,7 @@ impl Space {
     /// Does what [`Space::lend`] says.
     pub(crate) fn take_in_lent(&self, lender: LenderId, object: Object) -> Result<()> {
         let small = self.small().filter(|_| !object.len().is_multiple_of(self.granule()));
-        let core = small.unwrap_or(self).core();
-        core.ensure_own()?;
-        if object.kind().size() > core.granule() || !object.len().is_multiple_of(core.granule()) {
-            return Err(Error::Kind { lent: object.kind(), own: core.kind });
-        }
-        core.lock().check_lent_object(core, lender, object.len())?;
-        object.allocate()?;
-        core.lock().take_in(core, lender, object, Origin::Lent)
+        small.unwrap_or(self).core().take_in_lent(lender, object)
     }
 
     /// Whether a lender has taken memory away while this space used it: some bytes are zeros that should not be.
@@ -114,6 +107,17 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Takes in an object that is lent to this core's granules.
+    pub(crate) fn take_in_lent(&self, lender: LenderId, object: Object) -> Result<()> {
+        self.ensure_own()?;
+        if object.kind().size() > self.granule() || !object.len().is_multiple_of(self.granule()) {
+            return Err(Error::Kind { lent: object.kind(), own: self.kind });
+        }
+        self.lock().check_lent_object(self, lender, object.len())?;
+        object.allocate()?;
+        self.lock().take_in(self, lender, object, Origin::Lent)
     }
 
     fn remove_lender(&self, lender: LenderId) {

@@ -387,7 +387,7 @@ impl State {
 }
 
 /// Marks a region and puts it into its queue. A region that is to be hidden and cannot be is removed instead, and so is
-/// a region with granules whose lender is gone. `first` is called before that, under the same lock.
+/// a region with granules whose lender is gone, or that are of a fixed pool. `first` is called before that, under the same lock.
 fn enqueue(owned: &Owned, queue: Mark, hidden: bool, first: impl FnOnce(&mut State)) {
     let core = owned.space.core();
     if !core.is_own() {

@@ -55,6 +55,18 @@ impl State {
         }
     }
 
+    /// Takes the buffer of a fixed pool that consists of these granules, if all of them are free.
+    pub(crate) fn take_frame(&mut self, lender: LenderId, run: Run) -> Option<Whole> {
+        if !self.granules.take_home(lender, run) {
+            return None;
+        }
+        for id in run.numbers() {
+            self.granules.use_up(id);
+        }
+        self.pools.of(lender).resize(0, run.len);
+        Some(Whole { granules: run.numbers().collect(), window: None })
+    }
+
     fn new_whole(&mut self, core: &Core, lender: LenderId, runs: &GranuleRuns) -> Whole {
         let granules: Vec<u32> = runs.iter().flat_map(|run| run.numbers()).collect();
         for id in &granules {

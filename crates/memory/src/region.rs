@@ -66,9 +66,9 @@ impl State {
         unmapped
     }
 
-    /// Whether a region holds granules of a lender that is gone, and so should not last.
+    /// Whether a region holds granules of a lender that is gone, or of a fixed pool, and so should not last.
     pub(crate) fn holds_leftovers(&self, region: RegionId) -> bool {
-        if self.granules.lent_objects.all_stay() {
+        if self.granules.all_stay() {
             return false;
         }
         let Some(region) = self.regions.get(region) else { return false };

@@ -4,8 +4,9 @@
 //! Source: thesis §3.1, §7.4.2; server-aligned buffering §4.1; lenders §5.2.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::segments::Segments;
+use crate::segments::{Segments, part};
 use crate::space::{Core, Space, State};
 use crate::tables::chunks::{Chunk, chunk_class, chunk_len};
 use crate::tables::granule::runs_of;
@@ -19,6 +20,8 @@ enum Taken {
     Whole(Whole),
     /// A chunk, and the server that is shown the chunk's granule.
     Chunk(Chunk, LenderId),
+    /// A part of memory that several buffers have, and where it begins there.
+    Part(Arc<SystemBuffer>, usize),
 }
 
 /// Memory for `len` bytes that no client sees; dropping it deallocates it.
@@ -116,6 +119,17 @@ impl Space {
 }
 
 impl SystemBuffer {
+    /// A buffer that begins where its granules do.
+    pub(crate) fn of_whole(space: &Space, lender: LenderId, whole: Whole, len: usize) -> Self {
+        Self { space: space.clone(), lender, taken: Taken::Whole(whole), offset: 0, len }
+    }
+
+    /// A buffer that is a part of `all`, which cannot be swapped.
+    pub(crate) fn part_of(all: &Arc<Self>, from: usize, len: usize) -> Self {
+        let taken = Taken::Part(Arc::clone(all), from);
+        Self { space: all.space.clone(), lender: all.lender, taken, offset: 0, len }
+    }
+
     /// Whether none of the granules was lost, as far as is known.
     ///
     /// # Errors
@@ -129,6 +143,7 @@ impl SystemBuffer {
         match &self.taken {
             Taken::Whole(whole) => core.ensure_granules(whole.granules.iter().copied()),
             Taken::Chunk(chunk, _) => core.ensure_granules(std::iter::once(chunk.granule)),
+            Taken::Part(all, _) => all.ensure_kept(),
         }
     }
 
@@ -172,6 +187,7 @@ impl SystemBuffer {
                 ),
             },
             Taken::Chunk(chunk, _) => one(chunk.granule, chunk.offset as usize),
+            Taken::Part(all, from) => part(&all.segments(), *from..*from + self.len),
         }
     }
 
@@ -207,11 +223,11 @@ impl SystemBuffer {
     pub(crate) fn granules_mut(&mut self) -> Option<(&mut [u32], &mut Option<Run>)> {
         match &mut self.taken {
             Taken::Whole(whole) => Some((&mut whole.granules, &mut whole.window)),
-            Taken::Chunk(..) => None,
+            Taken::Chunk(..) | Taken::Part(..) => None,
         }
     }
 
-    /// Zeroes all bytes of the buffer's granules (of a chunk: the chunk's bytes) but the data bytes `filled`, before a
+    /// Zeroes all bytes of the buffer's granules (of a part of one: the part's bytes) but the data bytes `filled`, before a
     /// party that did not lend them sees them; returns how many bytes were zeroed.
     ///
     /// # Panics
@@ -223,6 +239,10 @@ impl SystemBuffer {
                 self.check_filled(&filled);
                 let all = aliases::part(self.space.core(), chunk.granule, chunk.offset as usize, chunk.len());
                 zero_outside(&all, filled)
+            }
+            Taken::Part(..) => {
+                self.check_filled(&filled);
+                zero_outside(&self.data(), filled)
             }
         }
     }
@@ -270,7 +290,9 @@ impl SystemBuffer {
         count: u32,
     ) -> (Vec<u32>, Option<Run>) {
         self.len = 0;
-        let Taken::Whole(whole) = &mut self.taken else { unreachable!("chunks never fill regions") };
+        let Taken::Whole(whole) = &mut self.taken else {
+            unreachable!("parts of granules never fill regions")
+        };
         assert!(
             count as usize <= whole.granules.len(),
             "a system buffer without memory was to fill a region"
@@ -311,20 +333,20 @@ impl SystemBuffer {
 }
 
 impl State {
-    /// Makes sure that there are fresh granules for [`State::renew`], should the granules at `slots` come into a system buffer.
-    /// The replacement that is promised for a granule is for that, too: with the swap, the promise ends.
-    pub(crate) fn can_renew(&mut self, core: &Core, slots: Run) -> bool {
+    /// Makes sure that there are fresh granules for [`State::renew`], should the granules at `slots` come into a system buffer from
+    /// `lender`'s pool. The replacement that is promised for a granule is for that, too: with the swap, the promise ends.
+    pub(crate) fn can_renew(&mut self, core: &Core, lender: LenderId, slots: Run) -> bool {
         let lacks = |id: u32| {
             let granule = self.granules.get(id);
-            granule.is_referenced() && !granule.is_promised()
+            !granule.is_promised() && (granule.is_referenced() || self.granules.is_strange(id, lender))
         };
         let lacking = self.slots.run(slots).filter(|slot| slot.granule.is_some_and(lacks)).count();
         self.make_available(core, lacking as u32).is_ok()
     }
 
     /// Lets go of those of a system buffer's granules that a delivery has brought in from the client and that a pending request
-    /// uses. They are freed when that request completes. Fresh granules take their places, since the buffer's owner may store into
-    /// the buffer next.
+    /// uses, or that are of another pool that is fixed. They are freed now, or when that request completes. Fresh granules take their
+    /// places, since the buffer's owner may store into the buffer next.
     pub(crate) fn renew(
         &mut self,
         core: &Core,
@@ -333,7 +355,7 @@ impl State {
         granules: &mut [u32],
     ) {
         for id in granules {
-            if self.granules.get(*id).is_referenced() {
+            if self.granules.get(*id).is_referenced() || self.granules.is_strange(*id, lender) {
                 self.give_up_window(core, window);
                 let fresh = self.replacement(core, lender, *id).expect("made available before the swap");
                 self.granules.use_up(fresh);
@@ -342,10 +364,12 @@ impl State {
         }
     }
 
-    /// Takes a granule in place of `old`: one of the lender's, or one of the space's own, which the lender's pool then
-    /// adopts for `old`.
+    /// Takes a granule in place of `old`: one of the lender's, unless `old` does not come back to that pool, or one of the space's
+    /// own, which the lender's pool then adopts for `old`.
     fn replacement(&mut self, core: &Core, lender: LenderId, old: u32) -> Result<u32> {
-        if let Ok(runs) = self.take_granules(core, lender, 1) {
+        if !self.granules.is_strange(old, lender)
+            && let Ok(runs) = self.take_granules(core, lender, 1)
+        {
             return Ok(runs[0].start);
         }
         let fresh = self.take_granules(core, LenderId::OWN, 1)?[0].start;
@@ -357,6 +381,7 @@ impl State {
         match taken {
             Taken::Whole(whole) => self.give_whole(core, lender, whole),
             Taken::Chunk(chunk, server) => self.give_chunk(core, lender, server, chunk),
+            Taken::Part(..) => unreachable!("parts are dropped without the lock, which their memory takes"),
         }
     }
 }
@@ -381,7 +406,11 @@ impl Drop for SystemBuffer {
             return;
         }
         let taken = std::mem::replace(&mut self.taken, Taken::Whole(Whole::default()));
-        core.lock().give(core, self.lender, taken);
+        match taken {
+            // Where it was the last one, this drops what the parts were of.
+            Taken::Part(..) => {}
+            taken => core.lock().give(core, self.lender, taken),
+        }
     }
 }
 

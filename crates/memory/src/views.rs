@@ -23,7 +23,7 @@ use genie_sys::{Object, Span, View};
 
 use crate::aliases::one;
 use crate::space::Space;
-use crate::{Data, DataMut, LenderId, Mapped, ObjectId, Reference, RegionId, Result, SystemBuffer};
+use crate::{Data, DataMut, Frames, LenderId, Mapped, ObjectId, Reference, RegionId, Result, SystemBuffer};
 
 /// The memory of one region, owned.
 #[derive(Debug)]
@@ -64,6 +64,19 @@ impl Space {
     /// references. The lender, in another process, may store what it likes.
     pub unsafe fn lend(&self, lender: LenderId, object: Object) -> Result<()> {
         self.take_in_lent(lender, object)
+    }
+
+    /// Makes frames of `stride` bytes of this object, as many as it has, which may be a caller's own or have come from elsewhere
+    /// ([`Object::accept`]). Its bytes stay as they are.
+    ///
+    /// # Errors
+    /// As [`Space::lend`]; [`Empty`](crate::Error::Empty) when the object has not one frame.
+    ///
+    /// # Safety
+    /// While there are these frames, and for as long as clients have memory of theirs, nobody stores into the object but through the
+    /// buffers, and the kernel or a device into frames that are in use.
+    pub unsafe fn frames(&self, object: Object, stride: usize) -> Result<Frames> {
+        self.take_in_frames(object, stride)
     }
 
     /// A descriptor of an object, for a peer: one that can be mapped for stores, too.

@@ -12,6 +12,7 @@ mod borrows;
 mod chains;
 mod collapsed;
 mod data;
+mod frames;
 mod lenders;
 mod lending;
 mod migrants;

@@ -217,10 +217,21 @@ impl Granules {
         Some(runs)
     }
 
-    /// How many granules of a pool are free, and not promised as replacements.
+    /// Takes the granules of this run off their fixed pool's free list, if all of them are there.
+    pub(crate) fn take_home(&mut self, lender: LenderId, run: Run) -> bool {
+        let is_home = self.run(run).all(|granule| granule.place == Place::Free);
+        if is_home {
+            self.stocks.of(lender).free.take_within(run);
+            self.run_mut(run).for_each(|granule| granule.place = Place::System);
+        }
+        is_home
+    }
+
+    /// How many granules of a pool are free for any buffer, and not promised as replacements.
     pub(crate) fn available(&self, lender: LenderId) -> u32 {
         let promised = if lender == LenderId::OWN { self.promised } else { 0 };
-        self.stocks.get(lender).map_or(0, |stock| stock.free.total().saturating_sub(promised))
+        let stock = self.stocks.get(lender).filter(|stock| !stock.is_fixed);
+        stock.map_or(0, |stock| stock.free.total().saturating_sub(promised))
     }
 
     /// How many replacements are promised.
@@ -314,6 +325,16 @@ impl Granules {
         self.lent_objects.destination(&self.stocks, id, pool)
     }
 
+    /// Whether a granule is of another fixed pool than `lender`'s, in whose buffers it must not stay.
+    pub(crate) fn is_strange(&self, id: u32, lender: LenderId) -> bool {
+        self.lent_objects.home(&self.stocks, id).is_some_and(|home| home != lender)
+    }
+
+    /// Whether all granules go back to the pools that they belong to, and none retires or goes home.
+    pub(crate) fn all_stay(&self) -> bool {
+        self.lent_objects.all_stay() && !self.stocks.any_fixed()
+    }
+
     /// Whether a granule would go back to the free list of `lender`'s pool.
     pub(crate) fn belongs(&self, id: u32, lender: LenderId) -> bool {
         self.destination(id) == Some(lender)
@@ -321,8 +342,8 @@ impl Granules {
 
     /// Whether a buffer from `lender`'s pool with these granules may be kept for reuse.
     pub(crate) fn may_be_kept(&self, ids: &[u32], lender: LenderId) -> bool {
-        let all_stay = self.lent_objects.all_stay();
-        self.stocks.is_live(lender)
+        let all_stay = self.all_stay();
+        self.stocks.get(lender).is_some_and(|stock| !stock.is_fixed)
             && ids.iter().all(|id| {
                 let granule = self.get(*id);
                 let belongs = if all_stay { granule.pool == lender } else { self.belongs(*id, lender) };

@@ -104,10 +104,19 @@ impl LentObjects {
         (id - start < object.len).then_some(object)
     }
 
+    /// The lender of the fixed pool that a granule is of, if it is of one.
+    pub(crate) fn home(&self, stocks: &Stocks, id: u32) -> Option<LenderId> {
+        let of = || self.around(id).map(|object| object.lender).filter(|lender| stocks.is_fixed(*lender));
+        if stocks.any_fixed() { of() } else { None }
+    }
+
     /// The lender to whose free list a granule of the pool `pool` goes when nobody holds it any more; none if it
     /// retires.
     pub(crate) fn destination(&self, stocks: &Stocks, id: u32, pool: LenderId) -> Option<LenderId> {
-        let pool = stocks.owner(pool);
+        if let Some(home) = self.home(stocks, id) {
+            return Some(home);
+        }
+        let pool = if stocks.is_fixed(pool) { LenderId::OWN } else { stocks.owner(pool) };
         let retires = || self.around(id).is_some_and(|object| object.is_leaving);
         (pool != LenderId::OWN || !retires()).then_some(pool)
     }

@@ -1,7 +1,8 @@
 //! Stocks: the granules of each pool, and which of them are free.
 //!
 //! How: a space has a pool of its own and one for each of its lenders. Each granule belongs to one pool, wherever it is;
-//! when it is freed, it goes back to that pool's free list.
+//! when it is freed, it goes back to that pool's free list. A *fixed* pool's granules are those of its lender's object, whatever
+//! their entries say (`frames`).
 //! Invariants: a free list holds granules of its own pool only. Granules of a lender that is gone belong to the space's
 //! own pool, whatever their entries say: names of lenders are never reused.
 //! Source: thesis §5.2 (lender mechanism).
@@ -29,6 +30,9 @@ pub(crate) struct Stock {
     pub(crate) free: FreeRuns,
     /// How many belong to the pool.
     pub(crate) size: u32,
+    /// Whether its granules are those of its lender's object, wherever they are: they are taken by their numbers, come back from
+    /// anywhere, and no others do.
+    pub(crate) is_fixed: bool,
     /// Called with the bytes asked for when the pool is exhausted.
     pub(crate) on_shortage: Option<Tell<dyn Fn(usize) + Send + Sync>>,
     /// Called when the lender has taken memory away.
@@ -40,6 +44,8 @@ pub(crate) struct Stock {
 pub(crate) struct Stocks {
     pub(crate) own: Stock,
     lenders: BTreeMap<LenderId, Stock>,
+    /// How many are fixed.
+    fixed: usize,
 }
 
 impl Stocks {
@@ -48,7 +54,21 @@ impl Stocks {
     }
 
     pub(crate) fn remove(&mut self, lender: LenderId) -> Option<Stock> {
-        self.lenders.remove(&lender)
+        let removed = self.lenders.remove(&lender);
+        self.fixed -= usize::from(removed.as_ref().is_some_and(|stock| stock.is_fixed));
+        removed
+    }
+
+    /// Makes the pool of a lender, which has no granules yet, a fixed one.
+    pub(crate) fn fix(&mut self, lender: LenderId) {
+        if let Some(stock) = self.lenders.get_mut(&lender) {
+            self.fixed += usize::from(!std::mem::replace(&mut stock.is_fixed, true));
+        }
+    }
+
+    /// Whether some pool is fixed.
+    pub(crate) fn any_fixed(&self) -> bool {
+        self.fixed > 0
     }
 
     /// The pool of a lender that is not gone.
@@ -71,6 +91,11 @@ impl Stocks {
             Some(stock) => stock,
             None => &mut self.own,
         }
+    }
+
+    /// Whether the pool of a lender is fixed.
+    pub(crate) fn is_fixed(&self, lender: LenderId) -> bool {
+        self.get(lender).is_some_and(|stock| stock.is_fixed)
     }
 
     /// Whose pool the granules of `lender` belong to.

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use genie_memory::{
-    Buffer, Config, DataMut, Direction, Faults, Granularity, GranuleKind, LenderId, ObjectId, Protection,
-    Reference, Space, Usage,
+    Buffer, Config, DataMut, Direction, Faults, Frames, Granularity, GranuleKind, LenderId, ObjectId,
+    Protection, Reference, Space, Usage,
 };
 use genie_sys::{Arena, Object, inspect, process};
 
@@ -184,6 +184,12 @@ pub(crate) fn client<'b>(addr: usize, len: usize) -> &'b mut [u8] {
 pub(crate) fn lend(space: &Space, lender: LenderId, object: Object) -> genie_memory::Result<()> {
     // SAFETY: the test that keeps the object stores where a server would.
     unsafe { space.lend(lender, object) }
+}
+
+/// Frames of an object into which only the test stores.
+pub(crate) fn frames(space: &Space, object: Object, stride: usize) -> genie_memory::Result<Frames> {
+    // SAFETY: as said above.
+    unsafe { space.frames(object, stride) }
 }
 
 /// A writable descriptor of an object, through which nobody stores.
