@@ -22,6 +22,8 @@ macro_rules! here {
     ($name:ident) => {
         here!(@kind huge, Huge, $name);
         here!(@kind base, Base, $name);
+        test!(framed_full, Base, Full, Framed, InProcess, $name);
+        test!(framed_never, Base, Never, Framed, InProcess, $name);
         mod collapsed {
             test!(customized_full, Collapsed, Full, Customized, InProcess, $name);
         }

@@ -3,6 +3,7 @@
 mod chains;
 mod cuts;
 mod foreign;
+mod framed;
 mod input;
 mod output;
 mod overlays;

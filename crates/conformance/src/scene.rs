@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie_io::servers::memory::{FETCH, Memory, STORE};
 use genie_io::{Interface, Limits, ServerHandle, ServiceId};
 use genie_memory::Space;
-use genie_passing::{Overlays, Thresholds};
+use genie_passing::{Layout, Overlays, Thresholds};
 
 use crate::heap;
 use crate::holder::{ARRIVAL, Holder};
@@ -232,7 +232,30 @@ impl Servers {
                 let reserved = 2 * POOLED * half / setup.granule() + POOLED * setup.granules();
                 (memory, Holder::in_parts(overlays, setup.granule()), reserved)
             }
+            Buffering::Framed => return Self::framed(space, setup, len),
         };
         Self::carried(holder, ServerHandle::new(memory)).reserving(reserved).with_devices()
+    }
+
+    /// Servers whose buffers are frames: the memory server's of odd places, which are copied, and the holder's of whole granules,
+    /// some of which clients may have.
+    fn framed(space: &Space, setup: &Setup, len: usize) -> Self {
+        let (granule, half) = (setup.granule(), len / 2 + 77);
+        let framed = |stride, layout, count| {
+            let frames = space.make_frames(stride, count).expect("memory for the frames");
+            (frames.addresses().len() / granule, Overlays::framed(frames, layout))
+        };
+        let (odd, memory) = framed(len + 333, Layout { headroom: 259, len: len + 1, away: 0 }, POOLED);
+        let layout = Layout { headroom: granule, len: half, away: 2 * POOLED };
+        let (whole, overlays) = framed((granule + half).next_multiple_of(granule), layout, 4 * POOLED);
+        let holder = Holder::in_parts(overlays.clone(), granule);
+        let memory = ServerHandle::new(Memory::overlaid(memory));
+        Self::carried(holder, memory).reserving(odd + whole).with_devices().settling(move || {
+            let end = Instant::now() + PATIENCE;
+            while overlays.free() < 4 * POOLED {
+                assert!(Instant::now() < end, "frames are away");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })
     }
 }

@@ -31,6 +31,8 @@ pub enum Buffering {
     Customized,
     /// Their own (table 7.3).
     Pooled,
+    /// Their own, in frames of an object, at places and of lengths that are no multiples of anything.
+    Framed,
 }
 
 /// Which granules a test's space has.
@@ -170,6 +172,7 @@ impl fmt::Display for Setup {
         let buffering = match self.buffering {
             Buffering::Customized => "customized",
             Buffering::Pooled => "pooled",
+            Buffering::Framed => "framed",
         };
         write!(f, "{granules}, {guard}, {buffering} buffers")
     }

@@ -41,6 +41,7 @@ fn the_memory_server_keeps_its_promises_pooled_and_customized() {
                 let memory = Memory::pooled(space, 0, setup.granules() * setup.granule(), 2);
                 (memory.expect("memory for the pool"), 2 * setup.granules())
             }
+            Buffering::Framed => unreachable!("no setup here has frames"),
         };
         let name = |name: &str| name.as_bytes().to_vec();
         Ok(Servers::storing(Store::new(ServerHandle::new(memory), STORE, FETCH, name)).reserving(granules))

@@ -145,12 +145,12 @@ pub mod service {
 /// ```
 pub mod mechanism {
     pub use genie_memory::{
-        Config, Faults, Granularity, GranuleKind, LenderId, Mark, ObjectId, Protection, Registrar,
+        Config, Faults, Frames, Granularity, GranuleKind, LenderId, Mark, ObjectId, Protection, Registrar,
         Registration, SharedObject, Space, Statistics,
     };
     pub use genie_passing::calibration::Circumstances;
     pub use genie_passing::{
-        Chain, Cost, Costs, Line, Outboard, Overlay, Overlays, Passing, Preferred, Thresholds, model,
+        Chain, Cost, Costs, Layout, Line, Outboard, Overlay, Overlays, Passing, Preferred, Thresholds, model,
     };
 }
 

@@ -60,6 +60,14 @@ impl Input {
 }
 
 impl Overlay {
+    /// What lies in front of its bytes in its frame, for the frame's owner alone; nothing in any other buffer, or while another part
+    /// is in use.
+    pub fn headroom(&self) -> DataMut<'_> {
+        // SAFETY: as in `data`. Nobody else is given these bytes: other parts are none, and no delivery takes a granule for what lies
+        // beside the data but while this is borrowed mutably, or gone.
+        unsafe { DataMut::new(self.segments_in_front()) }
+    }
+
     /// The buffer's memory, or that of the part of it, for its owner to fill.
     pub fn data(&self) -> DataMut<'_> {
         // SAFETY: the buffer is out of its pool while this borrows a part of it. A delivery of another part takes no granule that

@@ -34,7 +34,7 @@ pub use error::{Error, Refused, Result};
 pub use input::{Input, Target};
 pub use outboard::Outboard;
 pub use output::{Output, Source};
-pub use overlay::{Chain, Overlay, Overlays, Preferred};
+pub use overlay::{Chain, Layout, Overlay, Overlays, Preferred};
 pub use parties::Parties;
 pub use receipt::{Reason, Receipt, TotalReceipt};
 pub use recorder::{Column, Moment, Record, Recorder};

@@ -6,28 +6,61 @@
 //! passed within one space's tables only. Data that came in several buffers, packet by packet, reaches the client as a chain. A
 //! buffer with data for several requests is cut: its parts are passed one by one, each when its request succeeds, and the
 //! buffer returns to its pool with the last of them.
+//! Buffers that have to lie in one memory object, where a kernel or device knows them, are *frames*. A frame whose granules were
+//! swapped is away until the client lets them go; where as many are away as may be, data is copied. So a frame is always where it was.
 //! Invariants: a granule that two parts in use share stays where it is; so do the addresses of a part's data, until that part is
 //! passed.
 //! Limits: a fixed number of buffers; when all are in use, allocation fails and the owner must wait or drop data.
 //! Source: thesis §6.1 (pooled in-host buffering), §7.4.3, table 7.3; §4.1 for preferred alignment and length.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{DataMut, Part, Segments, Space, SystemBuffer, TellLater, part};
+use genie_memory::{DataMut, Frames, Part, Segments, Space, SystemBuffer, TellLater, part};
 use genie_sys::lock::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::recorder::Watch;
 use crate::{Recorder, Result};
 
+/// How many frames that are away a delivery looks for at most, where no more may go away.
+const LOOKS: usize = 8;
+
 /// A pool of overlay buffers.
 #[derive(Debug, Clone)]
 pub struct Overlays {
-    pool: Arc<Mutex<Vec<SystemBuffer>>>,
+    pool: Arc<Pool>,
     offset: usize,
     len: usize,
     recorder: Option<&'static Recorder>,
+}
+
+/// How data lies in frames ([`Overlays::framed`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// How many bytes lie in front of it, for the frame's owner alone.
+    pub headroom: usize,
+    /// Its length. What is left of the frame behind it is the owner's alone, too.
+    pub len: usize,
+    /// How many frames clients may have at a time, in place of their own memory; data in others is copied then.
+    pub away: usize,
+}
+
+#[derive(Debug)]
+struct Pool {
+    lists: Mutex<Lists>,
+    framed: Option<(Frames, Layout)>,
+}
+
+/// A pool's buffers; those of a pool of frames by the frames' numbers.
+#[derive(Debug)]
+struct Lists {
+    free: Vec<(usize, SystemBuffer)>,
+    /// Frames that may have been swapped, and are in use no more.
+    away: VecDeque<usize>,
+    /// How many may have been swapped, and were not found here again.
+    left: usize,
 }
 
 /// One overlay buffer, or the part of it that holds data; dropping it, and all other parts of it, returns it to its pool.
@@ -46,6 +79,8 @@ pub struct Overlay {
 struct Taken {
     pool: Overlays,
     space: Space,
+    /// Which frame it is.
+    index: usize,
     shared: Mutex<Shared>,
 }
 
@@ -53,6 +88,8 @@ struct Taken {
 #[derive(Debug)]
 struct Shared {
     buffer: SystemBuffer,
+    /// Whether granules of it, which is a frame, may have been swapped.
+    has_left: bool,
     /// Those in use.
     parts: SmallVec<[Range<usize>; 1]>,
 }
@@ -89,8 +126,30 @@ impl Overlays {
     pub fn reserve(space: &Space, offset: usize, len: usize, count: usize) -> Result<Self> {
         let buffers: genie_memory::Result<_> =
             (0..count).map(|_| space.aligned_buffer(offset, len)).collect();
-        let buffers = buffers?;
-        Ok(Self { pool: Arc::new(Mutex::new(buffers)), offset, len, recorder: None })
+        Ok(Self::of(buffers?, None, offset, len))
+    }
+
+    /// A pool of all frames that have not been taken yet.
+    ///
+    /// # Panics
+    /// When frames have no room for such data.
+    pub fn framed(mut frames: Frames, layout: Layout) -> Self {
+        let Layout { headroom, len, .. } = layout;
+        let fits = headroom.checked_add(len).is_some_and(|end| end <= frames.stride());
+        assert!(fits, "{len} bytes after {headroom} in frames of {}", frames.stride());
+        let offset = if frames.is_swapped() { headroom % frames.space().granule() } else { 0 };
+        Self::of(frames.buffers(), Some((frames, layout)), offset, len)
+    }
+
+    fn of(buffers: Vec<SystemBuffer>, framed: Option<(Frames, Layout)>, offset: usize, len: usize) -> Self {
+        let free = buffers.into_iter().enumerate().collect();
+        let lists = Mutex::new(Lists { free, away: VecDeque::new(), left: 0 });
+        Self { pool: Arc::new(Pool { lists, framed }), offset, len, recorder: None }
+    }
+
+    /// The addresses of all frames, one after the other: see [`Frames::addresses`].
+    pub fn addresses(&self) -> Option<Range<usize>> {
+        self.pool.framed.as_ref().map(|(frames, _)| frames.addresses())
     }
 
     /// Has the time of each allocation recorded, with the input that the buffer is overlaid on.
@@ -103,10 +162,12 @@ impl Overlays {
     /// Takes the buffer that was returned last, if one is free.
     pub fn allocate(&self) -> Option<Overlay> {
         let mut watch = Watch::start(self.recorder);
-        let buffer = self.pool.lock().pop()?;
-        let (range, space) = (0..self.len, buffer.space().clone());
-        let shared = Mutex::new(Shared { buffer, parts: SmallVec::from_iter([range.clone()]) });
-        let taken = Some(Arc::new(Taken { pool: self.clone(), space, shared }));
+        let (index, buffer) = self.pool.take()?;
+        let start = self.pool.framed.as_ref().map_or(0, |(_, layout)| layout.headroom);
+        let (range, space) = (start..start + self.len, buffer.space().clone());
+        let parts = SmallVec::from_iter([range.clone()]);
+        let shared = Mutex::new(Shared { buffer, has_left: false, parts });
+        let taken = Some(Arc::new(Taken { pool: self.clone(), space, index, shared }));
         Some(Overlay { taken, range, allocation: watch.lap() })
     }
 
@@ -115,9 +176,52 @@ impl Overlays {
         Preferred { offset: self.offset, len: self.len, ..Preferred::default() }
     }
 
-    /// How many buffers are free.
+    /// How many buffers are free. Frames that clients have let go are looked for.
     pub fn free(&self) -> usize {
-        self.pool.lock().len()
+        let _later = TellLater::begin();
+        let mut lists = self.pool.lists.lock();
+        for _ in 0..lists.away.len() {
+            self.pool.look(&mut lists, 1);
+        }
+        lists.free.len()
+    }
+}
+
+impl Pool {
+    /// Takes a buffer that is free; where there is none, a frame that a client has let go.
+    fn take(&self) -> Option<(usize, SystemBuffer)> {
+        let free = self.lists.lock().free.pop();
+        if free.is_some() {
+            return free;
+        }
+        let _later = TellLater::begin();
+        let mut lists = self.lists.lock();
+        let away = lists.away.len();
+        self.look(&mut lists, away);
+        lists.free.pop()
+    }
+
+    /// Looks for a frame that is here again, among `most` of those that are away, the one that has been looked for longest ago first.
+    fn look(&self, lists: &mut Lists, most: usize) -> bool {
+        let Some((frames, _)) = &self.framed else { return false };
+        for _ in 0..most {
+            let Some(index) = lists.away.pop_front() else { return false };
+            if let Some(buffer) = frames.take_back(index) {
+                lists.free.push((index, buffer));
+                lists.left -= 1;
+                return true;
+            }
+            lists.away.push_back(index);
+        }
+        false
+    }
+
+    /// Counts one more frame as away, if one more may be.
+    fn let_leave(&self, most: usize) -> bool {
+        let mut lists = self.lists.lock();
+        let may = lists.left < most || self.look(&mut lists, LOOKS);
+        lists.left += usize::from(may);
+        may
     }
 }
 
@@ -168,6 +272,23 @@ impl Overlay {
         self.range.is_empty()
     }
 
+    /// Where its bytes begin in the memory object of its pool; none if that is no pool of frames.
+    pub fn place(&self) -> Option<usize> {
+        let taken = self.taken();
+        let (frames, _) = taken.pool.pool.framed.as_ref()?;
+        Some(taken.index * frames.stride() + self.range.start)
+    }
+
+    /// Whether its granules may be swapped: those of a frame may not where too many are away.
+    pub(crate) fn may_leave(&self) -> bool {
+        let taken = self.taken();
+        let Some((_, Layout { away, .. })) = &taken.pool.pool.framed else { return true };
+        let _later = TellLater::begin();
+        let mut shared = taken.shared.lock();
+        shared.has_left = shared.has_left || taken.pool.pool.let_leave(*away);
+        shared.has_left
+    }
+
     fn taken(&self) -> &Taken {
         self.taken.as_ref().expect("taken only when it is dropped")
     }
@@ -182,6 +303,13 @@ impl Overlay {
     pub(crate) fn segments(&self) -> Segments {
         let of = |shared: MutexGuard<'_, Shared>| part(&shared.buffer.segments(), self.range.clone());
         self.shared().map_or_else(Segments::new, of)
+    }
+
+    /// Where the bytes in front of these are, in a frame of which nothing else is in use.
+    pub(crate) fn segments_in_front(&self) -> Segments {
+        let is_framed = self.taken().pool.pool.framed.is_some();
+        let shared = self.shared().filter(|shared| is_framed && shared.parts.len() == 1);
+        shared.map_or_else(Segments::new, |shared| part(&shared.buffer.segments(), 0..self.range.start))
     }
 
     /// Calls `act` with the buffer, which is locked meanwhile: `act` must not store into client memory, where it could wait for an
@@ -262,7 +390,9 @@ impl Chain {
     /// Its only buffer, if the data begins where that buffer does, and nothing else in that is in use.
     pub(crate) fn whole_mut(&mut self) -> Option<&mut SystemBuffer> {
         match &mut self.0[..] {
-            [Overlay { taken: Some(taken), range, .. }] if range.start == 0 => {
+            [Overlay { taken: Some(taken), range, .. }]
+                if range.start == 0 && taken.pool.pool.framed.is_none() =>
+            {
                 Arc::get_mut(taken).map(|taken| &mut taken.shared.get_mut().buffer)
             }
             _ => None,
@@ -301,13 +431,21 @@ impl Drop for Overlay {
             return;
         }
         self.become_parts([]);
-        let Some(Taken { pool, shared, .. }) = self.taken.take().and_then(Arc::into_inner) else { return };
-        let mut buffer = shared.into_inner().buffer;
+        let Some(Taken { pool, index, shared, .. }) = self.taken.take().and_then(Arc::into_inner) else {
+            return;
+        };
+        let Shared { mut buffer, has_left, .. } = shared.into_inner();
+        if has_left {
+            // What is here of the frame goes home, and what has come in its place goes to the client's space.
+            drop(buffer);
+            pool.pool.lists.lock().away.push_back(index);
+            return;
+        }
         // A buffer whose granules became a client's region is refilled; where there is no memory for that, the pool has
         // one buffer less.
         if buffer.is_empty() && pool.len > 0 && buffer.refill(pool.len).is_err() {
             return;
         }
-        pool.pool.lock().push(buffer);
+        pool.pool.lists.lock().free.push((index, buffer));
     }
 }

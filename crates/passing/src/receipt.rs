@@ -40,7 +40,8 @@ pub enum Reason {
     Unprotectable,
     /// Faults in this region have lately cost more than copying.
     Faults,
-    /// Too little memory is free for replacing granules that the client stores into while the output is pending.
+    /// Too little memory is free for replacing granules that the client stores into while the output is pending; or clients have as many
+    /// of the server's frames as they may.
     Irreplaceable,
     /// The kernel refused to protect or to map (too many mappings, no memory).
     Kernel,

@@ -13,7 +13,7 @@ use genie_io::{
 };
 use genie_memory::GranuleKind;
 use genie_passing::model::Allocation;
-use genie_passing::{Chain, Overlay, Overlays, Reason, Receipt, Scheme, Thresholds};
+use genie_passing::{Chain, Layout, Overlay, Overlays, Reason, Receipt, Scheme, Thresholds};
 use genie_sys::lock::Mutex;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -370,7 +370,10 @@ fn expected(laid: &[Laid], granule: usize, offset: usize) -> Vec<(Option<usize>,
 
 fn random_chains_deliver_what_copying_would(fixture: &Fixture) {
     let (bench, granule) = (Bench::new(fixture), fixture.granule());
-    let pools = OFFSETS.map(|offset| bench.pool(offset, 3 * granule - offset, 2));
+    // The second pool is one of frames.
+    let frames = bench.interface().space().make_frames(3 * granule, 2).expect("memory for the frames");
+    let layout = Layout { headroom: OFFSETS[1], len: 3 * granule - OFFSETS[1], away: 2 };
+    let pools = [bench.pool(OFFSETS[0], 3 * granule, 2), Overlays::framed(frames, layout)];
     let cases = if fixture.kind == GranuleKind::Base { 96 } else { 24 };
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let (swapped, copied) = (Cell::new(0), Cell::new(0));

@@ -61,8 +61,12 @@ impl Memory {
     /// # Errors
     /// No memory for the pool.
     pub fn pooled(space: &Space, offset: usize, len: usize, count: usize) -> Result<Self, Error> {
-        let overlays = Overlays::reserve(space, offset, len, count)?;
-        Ok(Self { overlays: Some(overlays), kept: Mutex::default() })
+        Ok(Self::overlaid(Overlays::reserve(space, offset, len, count)?))
+    }
+
+    /// Opens it with buffers of this pool, likewise.
+    pub fn overlaid(overlays: Overlays) -> Self {
+        Self { overlays: Some(overlays), kept: Mutex::default() }
     }
 
     fn serve(&self, request: &mut Incoming) -> Result<(), ServerError> {

@@ -180,6 +180,15 @@ impl Input {
             }
         }
         let unshared = to_swap(&pieces);
+        for Piece { holder, swaps, .. } in &mut pieces {
+            if let Holder::Overlay(overlay) = holder
+                && swaps.start < swaps.end
+                && !overlay.may_leave()
+            {
+                *swaps = 0..0;
+            }
+        }
+        let leaving = to_swap(&pieces);
         settle(&mut pieces, addr, granule);
         for Piece { holder, part, swaps, swapped } in &mut pieces {
             *swapped = holder.with(|system| delivery.swap(system, *part, swaps))?;
@@ -202,6 +211,7 @@ impl Input {
                 0 if redelivered => Reason::Redelivered,
                 _ if aligned < wanted => Reason::Unaligned,
                 _ if unshared < aligned => Reason::Overlaid,
+                _ if leaving < unshared => Reason::Irreplaceable,
                 swapped if swapped < to_swap(&pieces) => Reason::Kernel,
                 _ => Reason::Edges,
             });
