@@ -108,7 +108,9 @@ static void anticipated(io_server_t server) {
     early.error = 0;
     early.argument = "much";
     early.argument_length = 4;
+    OK(io_progress(server, message.request, 0, 1));
     FAILS(EMSGSIZE, io_anticipate(server, &early));
+    OK(io_progress(server, message.request, 0, 2)); /* what was refused has made no more final */
     early.argument_length = 0;
     OK(io_anticipate(server, &early));
     OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
@@ -133,6 +135,9 @@ static void anticipated(io_server_t server) {
     actual[1] = scatter(&message.bufv[1], 0, bytes, 10);
     early.actualc = 2;
     early.actualv = actual;
+    OK(io_progress(server, message.request, 1, 1));
+    FAILS(EINVAL, io_anticipate(server, &early));
+    OK(io_progress(server, message.request, 1, 2));
     OK(io_server(server, &early, NULL, 0));
     OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
     CHECK(in.actual == 10 && found[9] == 'b');

@@ -164,23 +164,25 @@ impl Held {
         }
     }
 
-    /// Replies with success, and keeps the outputs. Takes locks of Genie's.
+    /// Whether the request can be replied to in anticipation.
     ///
     /// # Errors
-    /// The client awaits inputs, or buffers that it gave by value; nothing has changed.
-    pub(crate) fn anticipate(&mut self) -> Result<(), Failure> {
-        let (stage, result) = match std::mem::replace(&mut self.stage, Stage::Moving) {
-            Stage::Due(incoming) => match incoming.anticipate() {
-                Ok(anticipated) => (Stage::Anticipated(anticipated), Ok(())),
-                Err(incoming) => {
-                    let sentence = "the client awaits inputs, or buffers that it gave by value: reply when the request is done";
-                    (Stage::Due(incoming), Err(Failure::misuse(sentence)))
-                }
-            },
-            stage => (stage, Ok(())),
+    /// The client awaits inputs, or buffers that it gave by value; or the request has been replied to.
+    pub(crate) fn ensure_anticipable(&mut self) -> Result<(), Failure> {
+        match self.stage.due()?.may_be_anticipated() {
+            true => Ok(()),
+            false => Err(Failure::misuse(
+                "the client awaits inputs, or buffers that it gave by value: reply when the request is done",
+            )),
+        }
+    }
+
+    /// Replies with success, and keeps the outputs, as [`Held::ensure_anticipable`] allows. Takes locks of Genie's.
+    pub(crate) fn anticipate(&mut self) {
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Moving) {
+            Stage::Due(incoming) => incoming.anticipate().map_or_else(Stage::Due, Stage::Anticipated),
+            stage => stage,
         };
-        self.stage = stage;
-        result
     }
 
     /// Ends the request: by this reply, if it has had none. Takes locks of Genie's.
@@ -255,10 +257,14 @@ impl Held {
         // SAFETY: the caller vouches for the argument.
         let argument = unsafe { checked(message.argument.cast_mut(), message.argument_length)?.read() };
         let incoming = self.stage.due()?;
+        // First what may be refused: the actual length of a buffer of which a part is final makes more of it final.
+        if let Err(too_long) = incoming.set_argument(argument) {
+            return Ok(Err(too_long.into()));
+        }
         for index in 0..count {
             incoming.set_actual(index, actual(index).unwrap_or(0))?;
         }
-        Ok(incoming.set_argument(argument).map_err(ServerError::from))
+        Ok(Ok(()))
     }
 }
 

@@ -363,7 +363,7 @@ impl Registered {
         }
         let mut queue = self.queue.lock();
         let held = queue.held.get_mut(&message.request).ok_or_else(|| self.missing(message.request))?;
-        held.ensure_due()?;
+        held.ensure_anticipable()?;
         // SAFETY: the caller vouches for them.
         if let Err(error) = unsafe { held.complete(message) }? {
             return Err(Failure::new(libc::EMSGSIZE, error.message));
@@ -371,14 +371,9 @@ impl Registered {
         let Some(mut held) = queue.held.remove(&message.request) else { return Ok(()) };
         // The reply takes locks of Genie's.
         drop(queue);
-        let anticipated = held.anticipate();
-        let is_aborted = held.is_aborted();
+        held.anticipate();
         self.queue.lock().held.insert(message.request, held);
-        if is_aborted {
-            // `Front::abort` may have found it neither in the queue nor held.
-            self.put(Arrived::Abort(message.request));
-        }
-        anticipated
+        Ok(())
     }
 
     /// Has waits for messages, and the descriptor, tell of replies to requests of this interface, too.

@@ -382,13 +382,18 @@ impl Incoming {
     /// when the result is dropped.
     ///
     /// # Errors
-    /// The request comes back if the client awaits inputs, or buffers that it shared.
+    /// The request comes back if it may not be anticipated.
     pub fn anticipate(self) -> Result<Anticipated, Self> {
-        if !self.work().may_be_anticipated() || self.is_inherited() {
+        if !self.may_be_anticipated() {
             return Err(self);
         }
         self.origin().anticipate(self.work());
         Ok(Anticipated(self))
+    }
+
+    /// Whether [`Incoming::anticipate`] replies: not if the client awaits inputs, or buffers that it shared.
+    pub fn may_be_anticipated(&self) -> bool {
+        self.work().may_be_anticipated() && !self.is_inherited()
     }
 
     /// Ends the request for a reason of the interface's own.
