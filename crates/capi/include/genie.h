@@ -75,8 +75,8 @@
 // A request, to be replied to.
 #define IO_REQUEST 1
 
-// A request that is held is to be let go: reply to it soon, with success if it is done, else with ECANCELED. What io_progress has said
-// is final passes then, too.
+// A request that is held is to be let go: reply to it soon, with success if it is done, else with ECANCELED. After io_abort, what
+// io_progress has said is final passes then.
 #define IO_ABORT 2
 
 // A client has left: no more of its requests come.
@@ -644,8 +644,9 @@ int io_sync(io_request_t request,
 // many are final then; with the reply, how many were passed, or if the request has failed, how far it had come. Buffers are numbered
 // from 0, as the server sees them: headers without elements do not count.
 //
-// This is a number, and brings no data: the request's buffers stay the library's until io_sync or io_abort ends it. Only by IO_SHARE and
-// IO_EMULATED_SHARE do the final bytes of an input lie in the client's buffer already, where it may read them.
+// This is a number, and brings no data: the request's buffers stay the library's until io_sync or io_abort ends it. Only where the server
+// works in the client's buffer (IO_SHARE and IO_EMULATED_SHARE, in memory of io_allocate, at a server that was not connected to by
+// IO_UNTRUSTED) do the final bytes of an input lie there already, where the client may read them.
 //
 // Returns IO_PENDING if there is no reply yet, or 0 if there is: then io_sync does not wait. A client that has enough of what is final
 // gives up the rest by io_abort.
@@ -783,14 +784,14 @@ int io_ready(io_server_t server,
 // input, they are stored and stay what they are; of an output, the server is done with them. To be called again with more as more is;
 // the same number again tells nothing. Stores into the rest of an input go on as before.
 //
-// The client gets the number by io_wait_for_progress. If it gives the request up (IO_ABORT), and the server replies with ECANCELED, the
-// request succeeds with what is final. A reply of success may say no less in its actual lengths; where it says nothing of the buffer,
-// what is final passes.
+// The client gets the number by io_wait_for_progress. If it gives the request up by io_abort, and the server replies to IO_ABORT with
+// ECANCELED, the request succeeds with what is final; one whose time is over fails all the same. A reply of success may say no less in
+// its actual lengths; where it says nothing of the buffer, what is final passes.
 //
 // This costs a lock, and a message to a client in another process: tell of steps that take some tens of microseconds or more.
 //
-// Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or it is shorter; it is an input that was not made ready; or more of it was
-// final before).
+// Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or it is shorter; it is an input that was not made ready; more of it was
+// final before; or the request was replied to in anticipation), EBUSY (another thread is keeping an output of the same request).
 int io_progress(io_server_t server,
                 io_request_t request,
                 size_t buffer,

@@ -9,8 +9,8 @@ use crate::types::{Segment, io_request_t};
 pub const IO_NO_MESSAGE: u32 = 0;
 /// A request, to be replied to.
 pub const IO_REQUEST: u32 = 1;
-/// A request that is held is to be let go: reply to it soon, with success if it is done, else with ECANCELED. What io_progress has said
-/// is final passes then, too.
+/// A request that is held is to be let go: reply to it soon, with success if it is done, else with ECANCELED. After io_abort, what
+/// io_progress has said is final passes then.
 pub const IO_ABORT: u32 = 2;
 /// A client has left: no more of its requests come.
 pub const IO_DEPARTURE: u32 = 3;

@@ -111,8 +111,9 @@ fn redirected(begun: &Begun, others: &[Segment]) -> Vec<Segment> {
 /// many are final then; with the reply, how many were passed, or if the request has failed, how far it had come. Buffers are numbered
 /// from 0, as the server sees them: headers without elements do not count.
 ///
-/// This is a number, and brings no data: the request's buffers stay the library's until io_sync or io_abort ends it. Only by IO_SHARE and
-/// IO_EMULATED_SHARE do the final bytes of an input lie in the client's buffer already, where it may read them.
+/// This is a number, and brings no data: the request's buffers stay the library's until io_sync or io_abort ends it. Only where the server
+/// works in the client's buffer (IO_SHARE and IO_EMULATED_SHARE, in memory of io_allocate, at a server that was not connected to by
+/// IO_UNTRUSTED) do the final bytes of an input lie there already, where the client may read them.
 ///
 /// Returns IO_PENDING if there is no reply yet, or 0 if there is: then io_sync does not wait. A client that has enough of what is final
 /// gives up the rest by io_abort.

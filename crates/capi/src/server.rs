@@ -240,14 +240,14 @@ pub extern "C" fn io_ready(server: io_server_t, request: io_request_t, buffer: u
 /// input, they are stored and stay what they are; of an output, the server is done with them. To be called again with more as more is;
 /// the same number again tells nothing. Stores into the rest of an input go on as before.
 ///
-/// The client gets the number by io_wait_for_progress. If it gives the request up (IO_ABORT), and the server replies with ECANCELED, the
-/// request succeeds with what is final. A reply of success may say no less in its actual lengths; where it says nothing of the buffer,
-/// what is final passes.
+/// The client gets the number by io_wait_for_progress. If it gives the request up by io_abort, and the server replies to IO_ABORT with
+/// ECANCELED, the request succeeds with what is final; one whose time is over fails all the same. A reply of success may say no less in
+/// its actual lengths; where it says nothing of the buffer, what is final passes.
 ///
 /// This costs a lock, and a message to a client in another process: tell of steps that take some tens of microseconds or more.
 ///
-/// Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or it is shorter; it is an input that was not made ready; or more of it was
-/// final before).
+/// Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or it is shorter; it is an input that was not made ready; more of it was
+/// final before; or the request was replied to in anticipation), EBUSY (another thread is keeping an output of the same request).
 #[unsafe(no_mangle)]
 pub extern "C" fn io_progress(
     server: io_server_t,
