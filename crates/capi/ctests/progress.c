@@ -94,6 +94,50 @@ static void failures_say_how_far(void) {
     has(0);
 }
 
+/* A server that has its client's input filled by another one, and tells the client of progress, lets the request go when the other one has
+ * failed: of what was said to be final nothing has come. */
+static void *give_up(void *request_of) {
+    CHECK(io_abort(*(io_request_t *)request_of) == 0);
+    return NULL;
+}
+static void errors_passed_on_pass_nothing(void) {
+    static const struct io_service_mapping service = {.name = "forward", .flags = IO_READ | IO_WRITE};
+    io_server_t contractor, holder; /* of one interface */
+    char name[40];
+    snprintf(name, sizeof name, "holder-%d", (int)getpid());
+    OK(io_connect(0, name, IO_FOREVER, &holder));
+    OK(io_server_register(NULL, 1, &service, 0, &contractor));
+    memset(mine, 'm', LENGTH);
+    struct native whole, part = {0};
+    struct io_buffer_header *wholes[] = {native(&whole, IO_IN, IO_COPY, mine, LENGTH)}, *parts[] = {&part.header};
+    io_request_t asked;
+    CHECK(io_request(contractor, 0, 1, wholes, IO_FOREVER, &asked) == IO_PENDING);
+    struct io_message message;
+    OK(io_server(contractor, NULL, &message, 1));
+    number = place.next_number++;
+    part.element = (struct io_scatter_gather){.scheme = IO_FRAGMENT, .length = HALF};
+    part.element.location.fragment = (struct io_fragment_location){.server = contractor, .request = message.request};
+    part.header = (struct io_buffer_header){.first_sg = &part.element, .direction = IO_IN, .out_arg = &number};
+    part.header.out_arg_length = sizeof number;
+    CHECK(io_request(holder, HOLD, 1, parts, IO_FOREVER, &request) == IO_PENDING);
+    tell(&place, WRITE, number, 0, 0, theirs, HALF);
+    come_to(1000);
+    hears(0, 1000);
+    OK(io_progress(contractor, message.request, 0, 1000));
+    reply(FAIL);
+    FAILS(FAILURE, io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, give_up, &asked) == 0);
+    while (io_is_aborted(contractor, message.request) == 0)
+        usleep(100);
+    struct io_reply_message gone = {.request = message.request, .error = ECANCELED};
+    OK(io_server(contractor, &gone, NULL, 0));
+    CHECK(pthread_join(thread, NULL) == 0 && whole.actual == 0);
+    has(0);
+    OK(io_server_unregister(contractor));
+    OK(io_disconnect(holder));
+}
+
 /* Wrong buffers, requests and servers, and what is the parent's. */
 static void misuse(void) {
     submit(IO_OUT, IO_COPY);
@@ -129,6 +173,7 @@ int main(void) {
     waits_end(IO_OUT);
     waits_end(IO_IN);
     failures_say_how_far();
+    errors_passed_on_pass_nothing();
     misuse();
     OK(io_free(mine));
     place_close(&place);

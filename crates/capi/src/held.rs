@@ -188,9 +188,14 @@ impl Held {
     /// Ends the request: by this reply, if it has had none. Takes locks of Genie's.
     pub(crate) fn end(self, result: Result<(), ServerError>) {
         let Stage::Due(incoming) = self.stage else { return };
+        // Where another server was to fill an input, this may be the error of that server's request, and what it said was final may not
+        // have come.
+        let is_forwarded = self.forwarded.iter().any(|buffer| self.buffers[*buffer].direction == IO_IN);
         match &result {
             // What is final of a request that is let go passes.
-            Err(error) if error.code == libc::ECANCELED && incoming.is_aborted() => drop(incoming),
+            Err(error) if error.code == libc::ECANCELED && !is_forwarded && incoming.is_aborted() => {
+                drop(incoming);
+            }
             _ => incoming.reply(result),
         }
     }

@@ -242,7 +242,9 @@ pub extern "C" fn io_ready(server: io_server_t, request: io_request_t, buffer: u
 ///
 /// The client gets the number by io_wait_for_progress. If it gives the request up by io_abort, and the server replies to IO_ABORT with
 /// ECANCELED, the request succeeds with what is final; one whose time is over fails all the same. A reply of success may say no less in
-/// its actual lengths; where it says nothing of the buffer, what is final passes.
+/// its actual lengths; where it says nothing of the buffer, what is final passes. A server that has forwarded a part of an input
+/// (IO_FRAGMENT) replies with success to pass what has come, if the request that it made of the part has succeeded: its ECANCELED may be
+/// that request's error, and passes nothing.
 ///
 /// This costs a lock, and a message to a client in another process: tell of steps that take some tens of microseconds or more.
 ///
