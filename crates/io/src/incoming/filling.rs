@@ -102,6 +102,9 @@ impl Incoming {
     /// }
     /// ```
     ///
+    /// Where the other server fails, what it has stored may not come: the contractor replies with that error. If it dropped the request
+    /// instead, a client that gives up would get a success with bytes that nobody has stored.
+    ///
     /// One that waits in no thread for that has a [`Completer`](crate::Completer): see the example `contractor` of the crate `genie`.
     ///
     /// # Errors
