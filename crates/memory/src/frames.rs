@@ -47,6 +47,7 @@ impl Space {
     /// All of the memory is taken now.
     pub fn make_frames(&self, stride: usize, count: usize) -> Result<Frames> {
         let core = self.for_stride(stride).core();
+        core.ensure_own()?;
         let len = stride.saturating_mul(count).checked_next_multiple_of(core.granule()).unwrap_or(usize::MAX);
         if len == 0 {
             return Err(Error::Empty);
@@ -109,9 +110,11 @@ impl Frames {
     /// The space's lock, and a look at each of its granules.
     pub fn take_back(&self, index: usize) -> Option<SystemBuffer> {
         let each = self.space.core().granules(0, self.stride);
-        let run = Run { start: self.granules.start + index as u32 * each, len: each };
-        let is_one = self.is_swapped() && index < self.granules.len as usize / each as usize;
-        if is_one { self.take(run, self.stride) } else { None }
+        if !self.is_swapped() || index >= (self.granules.len / each) as usize {
+            return None;
+        }
+        let start = self.granules.start + index as u32 * each;
+        self.take(Run { start, len: each }, self.stride)
     }
 
     fn take(&self, run: Run, len: usize) -> Option<SystemBuffer> {

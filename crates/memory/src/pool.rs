@@ -55,9 +55,10 @@ impl State {
         }
     }
 
-    /// Takes the buffer of a fixed pool that consists of these granules, if all of them are free.
+    /// Takes the buffer of a fixed pool that consists of these granules, if all of them are free. Nothing is taken
+    /// for a lender that was removed, since its granules' numbers may be another object's.
     pub(crate) fn take_frame(&mut self, lender: LenderId, run: Run) -> Option<Whole> {
-        if !self.granules.take_home(lender, run) {
+        if !self.granules.stocks.is_fixed(lender) || !self.granules.take_home(lender, run) {
             return None;
         }
         for id in run.numbers() {

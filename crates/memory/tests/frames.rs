@@ -16,6 +16,7 @@ on_each_kind!(
     a_frame_comes_home_after_the_outputs_that_are_pending_from_it,
     frames_that_share_granules_are_copied_and_nothing_beside_them,
     memory_of_frames_that_are_gone_stays_as_long_as_it_is_used,
+    frames_whose_lender_was_removed_take_nothing_back,
     frames_of_an_object_that_is_there_lie_in_it,
     random_traffic_leaves_every_frame_where_it_was,
 );
@@ -62,7 +63,7 @@ fn a_frame_that_was_swapped_is_back_when_its_client_lets_it_go(machine: Machine)
     checked(&space);
     assert!(frames.take_back(1).is_none(), "a client has it");
     assert!(frames.take_back(0).is_none(), "it was not given back");
-    assert!(frames.take_back(3).is_none(), "there is none");
+    assert!(frames.take_back(3).is_none() && frames.take_back(usize::MAX).is_none(), "there is none");
     // Whoever has the object registered sees the client's stores, as the documentation says.
     client[..6].copy_from_slice(b"stored");
     assert_eq!(machine::client(at, 6), b"stored");
@@ -249,6 +250,21 @@ fn memory_of_frames_that_are_gone_stays_as_long_as_it_is_used(machine: Machine) 
     drop(client);
     let usage = checked(&space);
     assert_eq!((usage.lent, usage.system), (0, 0));
+}
+
+/// The numbers of their granules are another object's by then.
+fn frames_whose_lender_was_removed_take_nothing_back(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let (frames, buffers) = frames(&space, granule, 2);
+    space.remove_lender(buffers[0].lender());
+    drop(buffers);
+    assert!(frames.take_back(0).is_none());
+    let lender = space.add_lender();
+    machine::lend(&space, lender, Object::create(machine.kind, 2 * granule).unwrap()).unwrap();
+    assert!(frames.take_back(0).is_none(), "memory of a lender's");
+    checked(&space);
+    drop(frames);
+    checked(&space);
 }
 
 fn frames_of_an_object_that_is_there_lie_in_it(machine: Machine) {
