@@ -10,7 +10,7 @@
 //! Limits: only frames whose length is a multiple of the granule size are swapped; others share granules, and are copied. The memory
 //! does not count towards the space's limit.
 //! Trust: whoever has the object registered or mapped sees what a client stores into a page that it got from a frame, and can change it,
-//! as a lender can.
+//! as a lender can. The crates above show no server in another process such a page ([`Reference::is_framed`](crate::Reference::is_framed)).
 //! Source: thesis §6.1 (pooled in-host buffering). Differs: there, the client's pages refill the pool.
 
 use std::ops::Range;
@@ -20,6 +20,7 @@ use genie_sys::Object;
 
 use crate::space::Space;
 use crate::system::SystemBuffer;
+use crate::tables::lent_objects::Origin;
 use crate::tables::runs::Run;
 use crate::{Error, LenderId, Result};
 
@@ -79,7 +80,7 @@ impl Space {
             Frames { space: space.clone(), lender, granules: Run::default(), stride, buffers: Vec::new() };
         core.ensure_own()?;
         core.lock().granules.stocks.fix(lender);
-        core.take_in_lent(lender, object)?;
+        core.take_in_lent(lender, object, Origin::Frames)?;
         frames.granules = core.lock().granules.lent_objects.of(lender)[0];
         frames.buffers = if stride.is_multiple_of(core.granule()) {
             (0..count).filter_map(|index| frames.take_back(index)).collect()

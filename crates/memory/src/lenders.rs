@@ -54,7 +54,7 @@ impl Space {
     /// Does what [`Space::lend`] says.
     pub(crate) fn take_in_lent(&self, lender: LenderId, object: Object) -> Result<()> {
         let small = self.small().filter(|_| !object.len().is_multiple_of(self.granule()));
-        small.unwrap_or(self).core().take_in_lent(lender, object)
+        small.unwrap_or(self).core().take_in_lent(lender, object, Origin::Lent)
     }
 
     /// Whether a lender has taken memory away while this space used it: some bytes are zeros that should not be.
@@ -110,14 +110,14 @@ impl Core {
     }
 
     /// Takes in an object that is lent to this core's granules.
-    pub(crate) fn take_in_lent(&self, lender: LenderId, object: Object) -> Result<()> {
+    pub(crate) fn take_in_lent(&self, lender: LenderId, object: Object, origin: Origin) -> Result<()> {
         self.ensure_own()?;
         if object.kind().size() > self.granule() || !object.len().is_multiple_of(self.granule()) {
             return Err(Error::Kind { lent: object.kind(), own: self.kind });
         }
         self.lock().check_lent_object(self, lender, object.len())?;
         object.allocate()?;
-        self.lock().take_in(self, lender, object, Origin::Lent)
+        self.lock().take_in(self, lender, object, origin)
     }
 
     fn remove_lender(&self, lender: LenderId) {

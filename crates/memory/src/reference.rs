@@ -31,6 +31,7 @@ pub struct Reference {
     offset: usize,
     len: usize,
     faults: u32,
+    is_framed: bool,
     released: bool,
 }
 
@@ -69,20 +70,14 @@ impl Space {
         let mut state = core.lock();
         let index = state.slots.get(slots.start).region.ok_or_else(foreign)?;
         let region = state.regions.id(index).ok_or_else(foreign)?;
-        let found = state.regions.get_mut(region).ok_or_else(foreign)?;
+        let found = state.regions.get(region).ok_or_else(foreign)?;
         if slots.end() > found.slots.end() {
             return Err(foreign());
         }
         if !allowed(found.mark) {
             return Err(Error::Mark { addr, found: found.mark });
         }
-        found.passed = true;
-        let faults = found.faults;
-        let runs = state.reference(slots, direction);
-        drop(state);
-        let offset = core.misalignment(addr);
-        let space = self.at(addr).clone();
-        Ok(Reference { space, direction, region, slots, runs, offset, len, faults, released: false })
+        self.at(addr).reference_in(&mut state, region, (addr, len), direction)
     }
 
     /// References the granules that hold `len` bytes at `addr`, for a caller that has the lock, and holds the region.
@@ -103,8 +98,20 @@ impl Space {
         let faults = found.faults;
         let slots = core.slots_of(addr, len).ok_or_else(foreign)?;
         let runs = state.reference(slots, direction);
+        let is_framed = state.is_framed(&runs);
         let (space, offset) = (self.clone(), core.misalignment(addr));
-        Ok(Reference { space, direction, region, slots, runs, offset, len, faults, released: false })
+        Ok(Reference {
+            space,
+            direction,
+            region,
+            slots,
+            runs,
+            offset,
+            len,
+            faults,
+            is_framed,
+            released: false,
+        })
     }
 
     /// Whether a store to any of the `len` bytes at `addr` would replace its granule, because an output by copy-on-write
@@ -154,6 +161,12 @@ impl Reference {
     /// Where the data is, in the server's own mapping.
     pub fn segments(&self) -> Segments {
         aliases::segments(self.space.core(), self.runs.iter().copied(), self.offset, self.len)
+    }
+
+    /// Whether some of the data lies in an object of [`Frames`](crate::Frames), which no server in another process is to be shown:
+    /// others' data lies there, too.
+    pub fn is_framed(&self) -> bool {
+        self.is_framed
     }
 
     /// Whether none of the granules was lost, as far as is known.
@@ -252,6 +265,10 @@ impl State {
         let runs = runs_of(self.slots.granules(slots));
         runs.iter().for_each(|run| self.granules.reference(*run, direction));
         runs
+    }
+
+    fn is_framed(&self, runs: &GranuleRuns) -> bool {
+        runs.iter().any(|run| self.granules.lent_objects.any_framed(*run))
     }
 
     /// The first run of slots among `slots` that are protected although no output needs that. It ends before a slot

@@ -57,7 +57,7 @@ impl Space {
     }
 
     /// Whether the server that lends as `lender` may be shown what lies at these addresses, which are of one buffer: they are of
-    /// a system buffer of this lender's, or, if `in_place`, of a region.
+    /// a system buffer of this lender's, or, if `in_place`, of a region, and in no [`Frames`](crate::Frames).
     ///
     /// Cost: the space's lock.
     pub fn may_show(&self, span: Span, lender: LenderId, in_place: bool) -> bool {
@@ -68,6 +68,8 @@ impl Space {
         let found = self.each().filter_map(|space| Some((space.core(), space.core().granule_at(offset)?)));
         let Some((core, granule)) = found.last() else { return false };
         let state = core.lock();
+        let run = Run { start: granule, len: core.granules(core.misalignment(offset), span.len()) };
+        let in_place = in_place && !state.granules.lent_objects.any_framed(run);
         match state.objects.get(granule).map(|_| *state.granules.get(granule)) {
             Some(granule) => match granule.place {
                 Place::Region { .. } | Place::Deferred => in_place,

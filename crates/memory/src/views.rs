@@ -74,7 +74,8 @@ impl Space {
     ///
     /// # Safety
     /// While there are these frames, and for as long as clients have memory of theirs, nobody stores into the object but through the
-    /// buffers, and the kernel or a device into frames that are in use.
+    /// buffers, and the kernel or a device into frames whose buffers their owner has. The object is lent nowhere else, and is not divided
+    /// into frames twice.
     pub unsafe fn frames(&self, object: Object, stride: usize) -> Result<Frames> {
         self.take_in_frames(object, stride)
     }

@@ -15,6 +15,10 @@ pub enum Error {
     /// Protecting an output does not pay at the moment; the engine copies instead, and no client sees this.
     #[error("faults in this region have lately cost more than copying")]
     Unprofitable,
+    /// The memory is a part of a server's frames, which no server in another process is shown; the engine copies instead, and no client
+    /// sees this.
+    #[error("the memory lies in frames of another server's")]
+    Framed,
     /// A migrant scheme was asked to pass a migrant buffer of another integrity.
     #[error(
         "{scheme} passes buffers allocated for {expected} integrity; this one was allocated for the other"

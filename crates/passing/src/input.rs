@@ -88,12 +88,12 @@ impl Passing {
             Target::Native { addr, .. } => self.convert_foreign(scheme, addr),
             Target::Migrant { .. } => (scheme, None),
         };
-        match self.try_input(scheme, effective, target, reason, parties) {
-            Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => {
-                self.try_input(scheme, Scheme::Copy, target, Some(Reason::Foreign), parties)
-            }
-            result => result,
-        }
+        let reason = match self.try_input(scheme, effective, target, reason, parties) {
+            Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => Reason::Foreign,
+            Err(Error::Framed) => Reason::Unshown,
+            result => return result,
+        };
+        self.try_input(scheme, Scheme::Copy, target, Some(reason), parties)
     }
 
     fn try_input(
@@ -454,6 +454,9 @@ impl Input {
             (None, Target::Native { addr, len }) => self.space().reference(addr, len, Direction::In)?,
             (None, Target::Migrant { .. }) => unreachable!("a migrant target has a region"),
         };
+        if self.parties.shows_elsewhere() && reference.is_framed() {
+            return Err(Error::Framed);
+        }
         self.receipt.referenced += reference.granules();
         self.reference = Some(reference);
         Ok(())

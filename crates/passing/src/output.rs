@@ -103,6 +103,7 @@ impl Passing {
         let reason = match begin(decided) {
             Err(Error::Memory(MemoryError::Foreign { .. })) if planned != Scheme::Copy => Reason::Foreign,
             Err(Error::Unprofitable) => Reason::Faults,
+            Err(Error::Framed) => Reason::Unshown,
             Err(Error::Memory(MemoryError::Irreplaceable { .. })) => Reason::Irreplaceable,
             Err(Error::Memory(_)) if planned == Scheme::EmulatedCopy => Reason::Kernel,
             result => return result,
@@ -378,8 +379,24 @@ impl Output {
             Some(reference) => reference,
             None => passing.space().reference(bytes.as_ptr().addr(), bytes.len(), Direction::Out)?,
         };
+        if self.parties.shows_elsewhere() && reference.is_framed() {
+            return if self.emigrating.is_some() {
+                self.copy_framed(passing, &reference)
+            } else {
+                Err(Error::Framed)
+            };
+        }
         self.receipt.referenced += reference.granules();
         self.reference = Some(reference);
+        Ok(())
+    }
+
+    /// Copies a migrant buffer's data, whose region ends as it would without.
+    fn copy_framed(&mut self, passing: &Passing, reference: &Reference) -> Result<()> {
+        let system = passing.copy_buffer(self.parties, self.len)?;
+        self.receipt.copied += system.data().copy_data(&reference.data());
+        self.receipt.reason = Some(Reason::Unshown);
+        self.copied[0] = Some(system);
         Ok(())
     }
 

@@ -39,9 +39,14 @@ impl Parties {
         Self { lender: server, server, shown_from: 0 }
     }
 
+    /// Whether the server is in another process.
+    pub(crate) fn shows_elsewhere(self) -> bool {
+        self.server != LenderId::OWN
+    }
+
     /// Whether memory of `lender` is shown to a server that did not lend it.
     fn shows(self, lender: LenderId) -> bool {
-        self.server != LenderId::OWN && self.server != lender
+        self.shows_elsewhere() && self.server != lender
     }
 }
 

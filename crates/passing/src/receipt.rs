@@ -54,8 +54,8 @@ pub enum Reason {
     /// The data came in a buffer of the server's own, which is not shared with this client, or lay there on a granule with data of
     /// another part of that buffer, which is still in use.
     Overlaid,
-    /// The data lay in memory that the server, a subcontractor in another process, must not be shown: with other data of the
-    /// client's that was passed by copy, or in another server's pool.
+    /// The data lay in memory that the server, in another process, must not be shown: in frames of another server's, or, of a subcontractor,
+    /// with other data of the client's that was passed by copy, or in another server's pool.
     Unshown,
     /// The region could not be wired (the memory-lock limit is too low), so the emulated scheme of the same semantics took
     /// effect, which wires nothing.

@@ -142,7 +142,7 @@ impl Granules {
 
     /// Adds the granules of an object that `lender` has lent, numbered by [`LentObjects::take_numbers`], to its pool.
     pub(crate) fn add_lent_object(&mut self, lender: LenderId, run: Run, origin: Origin) {
-        self.enter(lender, run, Granule::free(lender, origin == Origin::Lent), origin);
+        self.enter(lender, run, Granule::free(lender, origin != Origin::StandIn), origin);
         let stock = self.stocks.of(lender);
         stock.size += run.len;
         stock.free.give(run);

@@ -21,6 +21,8 @@ pub(crate) enum Origin {
     Lent,
     /// The space's own, made for this lender alone.
     StandIn,
+    /// Frames, whose owner has them registered elsewhere (`frames`).
+    Frames,
 }
 
 /// One lent object's granules.
@@ -46,6 +48,8 @@ pub(crate) struct LentObjects {
     ended: Vec<u32>,
     /// How many lent objects have a lender that is gone, or are stand-ins.
     leaving: usize,
+    /// How many have frames.
+    framed: usize,
 }
 
 impl LentObjects {
@@ -53,7 +57,7 @@ impl LentObjects {
     pub(crate) fn new(bound: u32, room: u32) -> Self {
         let mut numbers = FreeRuns::default();
         numbers.give(Run { start: bound, len: room });
-        Self { bound, objects: BTreeMap::new(), numbers, ended: Vec::new(), leaving: 0 }
+        Self { bound, objects: BTreeMap::new(), numbers, ended: Vec::new(), leaving: 0, framed: 0 }
     }
 
     /// The first number of lent granules; lower numbers are the space's own granules'.
@@ -96,6 +100,7 @@ impl LentObjects {
     pub(crate) fn add(&mut self, lender: LenderId, run: Run, origin: Origin) {
         let is_leaving = lender == LenderId::NOBODY || origin == Origin::StandIn;
         self.leaving += usize::from(is_leaving);
+        self.framed += usize::from(origin == Origin::Frames);
         self.objects.insert(run.start, LentObject { len: run.len, lender, origin, is_leaving, retired: 0 });
     }
 
@@ -108,6 +113,13 @@ impl LentObjects {
     pub(crate) fn home(&self, stocks: &Stocks, id: u32) -> Option<LenderId> {
         let of = || self.around(id).map(|object| object.lender).filter(|lender| stocks.is_fixed(*lender));
         if stocks.any_fixed() { of() } else { None }
+    }
+
+    /// Whether granules of a run are of frames, those of pools that are gone included.
+    pub(crate) fn any_framed(&self, run: Run) -> bool {
+        let mut here = self.objects.range(..run.end()).rev();
+        let in_run = |(start, object): &(&u32, &LentObject)| **start + object.len > run.start;
+        self.framed > 0 && here.by_ref().take_while(in_run).any(|(_, object)| object.origin == Origin::Frames)
     }
 
     /// The lender to whose free list a granule of the pool `pool` goes when nobody holds it any more; none if it
@@ -152,7 +164,9 @@ impl LentObjects {
         let object = self.objects.remove(&run.start);
         self.leaving -= 1;
         self.give_numbers(run);
-        object.map(|object| object.origin)
+        let origin = object.map(|object| object.origin);
+        self.framed -= usize::from(origin == Some(Origin::Frames));
+        origin
     }
 
     /// The granules of a lender's objects.
@@ -175,7 +189,7 @@ impl LentObjects {
 
     /// How many granules a lender has lent.
     pub(crate) fn lent_by(&self, lender: LenderId) -> u32 {
-        let is_lent = |object: &&LentObject| object.lender == lender && object.origin == Origin::Lent;
+        let is_lent = |object: &&LentObject| object.lender == lender && object.origin != Origin::StandIn;
         self.objects.values().filter(is_lent).map(|object| object.len).sum()
     }
 
