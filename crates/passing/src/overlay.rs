@@ -49,6 +49,7 @@ pub struct Layout {
 
 #[derive(Debug)]
 struct Pool {
+    space: Space,
     lists: Mutex<Lists>,
     framed: Option<(Frames, Layout)>,
 }
@@ -126,7 +127,7 @@ impl Overlays {
     pub fn reserve(space: &Space, offset: usize, len: usize, count: usize) -> Result<Self> {
         let buffers: genie_memory::Result<_> =
             (0..count).map(|_| space.aligned_buffer(offset, len)).collect();
-        Ok(Self::of(buffers?, None, offset, len))
+        Ok(Self::of(space.clone(), buffers?, None, offset, len))
     }
 
     /// A pool of all frames that have not been taken yet.
@@ -137,14 +138,21 @@ impl Overlays {
         let Layout { headroom, len, .. } = layout;
         let fits = headroom.checked_add(len).is_some_and(|end| end <= frames.stride());
         assert!(fits, "{len} bytes after {headroom} in frames of {}", frames.stride());
-        let offset = if frames.is_swapped() { headroom % frames.space().granule() } else { 0 };
-        Self::of(frames.buffers(), Some((frames, layout)), offset, len)
+        let space = frames.space().clone();
+        let offset = if frames.is_swapped() { headroom % space.granule() } else { 0 };
+        Self::of(space, frames.buffers(), Some((frames, layout)), offset, len)
     }
 
-    fn of(buffers: Vec<SystemBuffer>, framed: Option<(Frames, Layout)>, offset: usize, len: usize) -> Self {
+    fn of(
+        space: Space,
+        buffers: Vec<SystemBuffer>,
+        framed: Option<(Frames, Layout)>,
+        offset: usize,
+        len: usize,
+    ) -> Self {
         let free = buffers.into_iter().enumerate().collect();
         let lists = Mutex::new(Lists { free, away: VecDeque::new(), left: 0 });
-        Self { pool: Arc::new(Pool { lists, framed }), offset, len, recorder: None }
+        Self { pool: Arc::new(Pool { space, lists, framed }), offset, len, recorder: None }
     }
 
     /// The addresses of all frames, one after the other: see [`Frames::addresses`].
@@ -176,10 +184,10 @@ impl Overlays {
         Preferred { offset: self.offset, len: self.len, ..Preferred::default() }
     }
 
-    /// How many buffers are free. Frames that clients have let go are looked for.
+    /// How many buffers are free. Frames that clients have let go are looked for. In a child made by fork, it may be none.
     pub fn free(&self) -> usize {
         let _later = TellLater::begin();
-        let mut lists = self.pool.lists.lock();
+        let Some(mut lists) = self.pool.lists() else { return 0 };
         for _ in 0..lists.away.len() {
             self.pool.look(&mut lists, 1);
         }
@@ -188,14 +196,19 @@ impl Overlays {
 }
 
 impl Pool {
+    /// The lists; in a child made by fork, none if a thread of the parent's held the lock.
+    fn lists(&self) -> Option<MutexGuard<'_, Lists>> {
+        if self.space.is_inherited() { self.lists.try_lock() } else { Some(self.lists.lock()) }
+    }
+
     /// Takes a buffer that is free; where there is none, a frame that a client has let go.
     fn take(&self) -> Option<(usize, SystemBuffer)> {
-        let free = self.lists.lock().free.pop();
+        let free = self.lists()?.free.pop();
         if free.is_some() {
             return free;
         }
         let _later = TellLater::begin();
-        let mut lists = self.lists.lock();
+        let mut lists = self.lists()?;
         let away = lists.away.len();
         self.look(&mut lists, away);
         lists.free.pop()

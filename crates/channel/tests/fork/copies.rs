@@ -11,7 +11,7 @@ use genie_io::{
     ClientId, Completions, Error, Incoming, Out, RequestId, Server, ServerHandle, Service, overruns,
 };
 use genie_memory::Direction;
-use genie_passing::{Costs, Passing};
+use genie_passing::{Chain, Costs, Layout, Overlays, Passing, Scheme, Target, Thresholds};
 use genie_sys::lock::Mutex;
 use genie_sys::poll::readable;
 
@@ -259,6 +259,49 @@ fn no_lock_that_a_thread_of_the_parent_holds_hangs_a_child() {
         is_over.store(true, Ordering::Relaxed);
     });
     drop(buffer);
+    fixture.is_unharmed();
+}
+
+/// A pool looked for its frames under its lock, and making some looked how many bytes can be lent under the space's.
+#[test]
+fn no_lock_of_a_pool_of_frames_hangs_a_child() {
+    const COUNT: usize = 64;
+    let fixture = Fixture::open();
+    let space = fixture.interface.space();
+    let frames = space.make_frames(4096, COUNT).expect("memory for the frames");
+    let pool = Overlays::framed(frames, Layout { headroom: 0, len: 4096, away: COUNT });
+    // All of them are a client's.
+    let mut buffer = fixture.interface.allocate(COUNT * 4096).expect("memory");
+    let target = Target::Native { addr: buffer.as_ptr().addr(), len: buffer.len() };
+    let passing = Passing::new(space.clone(), Costs::default()).with_thresholds(Thresholds::ALWAYS);
+    // SAFETY: nobody uses the bytes until the delivery.
+    let mut input = unsafe { passing.input(Scheme::EmulatedCopy, target) }.expect("an input");
+    input.overlay(std::iter::from_fn(|| pool.allocate()).collect::<Chain>());
+    input.deliver(buffer.len(), Some(&mut buffer)).expect("a delivery");
+    assert_eq!(input.receipt().swapped as usize, COUNT);
+    drop(input);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(pool.free() == 0 && space.check().is_ok());
+                }
+            });
+        }
+        for _ in 0..20 {
+            in_child(|| {
+                if pool.allocate().is_some() || pool.free() != 0 {
+                    return Err(1);
+                }
+                let made = space.make_frames(4096, usize::MAX / 8192);
+                if matches!(made, Err(genie_memory::Error::Inherited)) { Ok(()) } else { Err(2) }
+            });
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    drop(buffer);
+    assert_eq!(pool.free(), COUNT);
     fixture.is_unharmed();
 }
 
