@@ -227,7 +227,11 @@ fn frames_that_share_granules_are_copied_and_nothing_beside_them(machine: Machin
         assert!(buffer.data().to_vec().iter().all(|byte| *byte == index as u8 + 1), "frame {index}");
     }
     assert!(frames.take_back(2).is_none() && buffers[1].refill(stride).is_err());
-    drop(frames);
+    // Even when all of the memory is free, a buffer would not lie at its frame's place.
+    let (others, all) = self::frames(&space, stride, 5);
+    drop(all);
+    assert!(others.take_back(0).is_none() && others.take_back(1).is_none());
+    drop((others, frames));
     buffers[0].data().fill(9);
     assert!(buffers[4].data().to_vec().iter().all(|byte| *byte == 5));
     assert_ne!(checked(&space).lent, 0);

@@ -9,7 +9,7 @@ use genie_memory::{
 };
 use genie_sys::{Object, inspect};
 
-use crate::machine::{checked, output_of, pattern, proc, same, skip};
+use crate::machine::{self, checked, output_of, pattern, proc, same, skip};
 
 const SMALL: usize = GranuleKind::Base.size();
 const LARGE: usize = GranuleKind::Huge.size();
@@ -174,7 +174,7 @@ fn lent_objects_join_the_pool_of_their_granule_size() {
     let lender = space.add_lender();
     for (kind, len) in [(GranuleKind::Huge, 2 * LARGE), (GranuleKind::Base, 8 * SMALL)] {
         let object = Object::create(kind, len).unwrap();
-        crate::machine::lend(&space, lender, object).unwrap();
+        machine::lend(&space, lender, object).unwrap();
     }
     let small = space.small().unwrap();
     assert_eq!([&space, small].map(|space| space.pool_size(lender).unwrap().granules), [2, 8]);
@@ -214,4 +214,33 @@ fn a_region_takes_the_granules_of_its_data() {
     assert_eq!(passed, Passed { swapped: 1, ..Passed::default() });
     same(&immigrating.arrive(data.len()), &data, "the region");
     checked(&space);
+}
+
+/// Granules of the other size do where the object has none of the size that divides the frames' length.
+#[test]
+fn frames_are_of_the_granules_that_their_length_and_their_object_allow() {
+    let Some(space) = space("frames_are_of_the_granules", 64 * MIB) else { return };
+    for (kind, len, stride, granule, is_swapped) in [
+        (GranuleKind::Huge, LARGE, LARGE, LARGE, true),
+        (GranuleKind::Huge, LARGE, SMALL, LARGE, false),
+        (GranuleKind::Base, LARGE, LARGE, LARGE, true),
+        (GranuleKind::Base, LARGE, 3 * SMALL, SMALL, true),
+        (GranuleKind::Base, 3 * SMALL, SMALL + 1, SMALL, false),
+    ] {
+        let object = Object::create(kind, len).unwrap();
+        let mut frames = machine::frames(&space, object, stride).unwrap();
+        assert_eq!(
+            (frames.space().granule(), frames.is_swapped()),
+            (granule, is_swapped),
+            "{kind:?} {stride}"
+        );
+        let buffers = frames.buffers();
+        assert_eq!(buffers.len(), len / stride);
+        let start = frames.addresses().start;
+        for (index, buffer) in buffers.iter().enumerate() {
+            assert_eq!(buffer.segments()[0].addr(), start + index * stride);
+        }
+        drop((frames, buffers));
+        assert_eq!(checked(&space).lent, 0);
+    }
 }

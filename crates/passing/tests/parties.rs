@@ -4,8 +4,9 @@
 
 #[macro_use]
 mod fixture;
+mod frames;
 
-use genie_memory::{DataMut, Frames, LenderId, Migrant, Part, Span};
+use genie_memory::{DataMut, LenderId};
 use genie_passing::{Outboard, Parties, Reason, Scheme, Source, Target, Thresholds};
 
 use fixture::{DIRT, Fixture, begin, pattern};
@@ -18,7 +19,6 @@ on_both_kinds! {
     a_lender_that_is_gone_gives_way_to_own_memory,
     edges_of_emulated_copy_lie_in_the_servers_pool,
     a_server_is_shown_nothing_shorter_than_it_may_be,
-    a_server_elsewhere_is_shown_no_frames,
     memory_of_another_lender_is_zero_completed,
     data_shorter_than_t_m_goes_through_the_servers_pool,
     a_subcontractor_finds_zeros_around_the_data,
@@ -356,75 +356,4 @@ fn an_input_is_ready_only_when_there_is_memory(fixture: &Fixture) {
     assert!(bytes == data);
     assert_eq!(moved.ready().unwrap().copy_from(&data), len);
     assert!(moved.deliver(len, None).unwrap().expect("a buffer arrives")[..] == data[..]);
-}
-
-/// Where a client has memory of a frame's, what it passes on is copied: whoever maps the object finds headers and other data there.
-fn a_server_elsewhere_is_shown_no_frames(fixture: &Fixture) {
-    let (space, passing, granule) = (&fixture.space, &fixture.passing, fixture.granule());
-    let server = fixture.lender(8);
-    let mut frames = space.make_frames(granule, 2).unwrap();
-    let object = frames.addresses();
-    let is_in = |segments: &[Span]| segments.iter().any(|span| object.contains(&span.addr()));
-    let data = pattern(granule);
-    frames.buffers()[0].data().fill(DIRT);
-    let mut client = space.allocate(granule).unwrap();
-    let mut frame = frames.take_back(1).unwrap();
-    frame.data().copy_from(&data);
-    assert_eq!(space.deliver(&mut frame, &mut client, &(0..1)).unwrap().swapped, 1);
-    drop(frame);
-    let outputs = |client: &[u8]| {
-        for scheme in [Scheme::EmulatedCopy, Scheme::Share, Scheme::EmulatedShare] {
-            for (source, held) in [(Source::Native(client), false), (Source::Owned(client), true)] {
-                let output = passing.output_from(scheme, source, server).unwrap();
-                assert!(!is_in(&output.segments()), "{scheme}");
-                assert_eq!(output.receipt().reason, Some(Reason::Unshown), "{scheme} {held}");
-                let seen = fixture.seen(&output.segments());
-                assert_eq!((seen.lender, seen.data), (Some(server), data.clone()), "{scheme}");
-            }
-        }
-    };
-    outputs(&client);
-    let (addr, len) = (client.as_ptr().addr(), client.len());
-    for scheme in [Scheme::Share, Scheme::EmulatedShare] {
-        let mut input = begin(passing, scheme, Target::Native { addr, len }, server);
-        assert!(!is_in(input.ready().unwrap().segments()), "{scheme}");
-        input.data().copy_from(&data);
-        input.deliver(len, Some(&mut client)).unwrap();
-        assert_eq!(input.receipt().reason, Some(Reason::Unshown), "{scheme}");
-        assert_eq!(&*client, data);
-    }
-    // In this process nobody is shown more than there is, and a server elsewhere gets a copy where that is forwarded.
-    let output = passing.output(Scheme::EmulatedCopy, Source::Native(&client)).unwrap();
-    assert!(is_in(&output.segments()) && !space.may_show(output.segments()[0], server, true));
-    drop(output);
-    for scheme in [Scheme::Move, Scheme::EmulatedMove, Scheme::WeakMove, Scheme::EmulatedWeakMove] {
-        let migrant = arrived(fixture, &frames, &data, matches!(scheme, Scheme::Move | Scheme::EmulatedMove));
-        let mut output = passing.output_from(scheme, Source::Migrant(migrant), server).unwrap();
-        assert!(!is_in(&output.segments()), "{scheme}");
-        assert_eq!(fixture.seen(&output.segments()).data, data, "{scheme}");
-        assert_eq!(
-            (output.receipt().copied, output.receipt().reason),
-            (len, Some(Reason::Unshown)),
-            "{scheme}"
-        );
-        output.complete().unwrap();
-        drop(output);
-        assert!(frames.take_back(0).is_some(), "{scheme}: the region is gone");
-    }
-    // What was in the frames is there as long as their memory is.
-    drop(frames);
-    outputs(&client);
-}
-
-/// A migrant buffer whose memory is the first frame's.
-fn arrived(fixture: &Fixture, frames: &Frames, data: &[u8], strong: bool) -> Migrant {
-    let (space, len) = (&fixture.space, data.len());
-    let mut frame = frames.take_back(0).expect("home");
-    frame.data().copy_from(data);
-    let mut region = space.dequeue(len, strong).unwrap();
-    region.align(&frame, Part::all(len), len).unwrap();
-    region.reinstate().unwrap();
-    let passed = region.delivery(len).unwrap().from_one(&mut frame, &(0..1)).unwrap();
-    assert_eq!(passed.swapped, 1);
-    region.arrive(len)
 }

@@ -2,22 +2,31 @@
 //!
 //! Source: thesis table 7.3. Differs: clients' pages do not refill the pool.
 
+use std::sync::Arc;
+
+use genie_channel::directory::Directory;
+use genie_channel::{Connect, ConnectOptions, Listener, ServeOptions};
 use genie_conformance::assert_idle;
-use genie_io::In;
-use genie_memory::Buffer;
+use genie_io::servers::memory::{Memory, SINK, SOURCE};
+use genie_io::{In, Out, ServerHandle};
+use genie_memory::{Buffer, Inode, Registrar, SharedObject};
 use genie_passing::model::Allocation;
 use genie_passing::{Layout, Overlay, Overlays, Reason, Receipt, Scheme};
+
+use genie_sys::lock::Mutex;
 
 use super::Fixture;
 use super::chains::{Bench, around};
 use crate::on_each_kind;
 use crate::support::bytes::{pattern, same};
+use crate::support::relay::{Manner, Relay};
 
 on_each_kind! {
     frames_are_swapped_until_too_many_are_away,
     a_frame_becomes_a_migrant_buffer_and_comes_home,
     frames_at_odd_places_are_copied,
     parts_of_a_frame_come_home_together,
+    a_server_elsewhere_is_never_shown_the_object,
 }
 
 /// What frames hold besides their data; the patterns used have other bytes there.
@@ -183,4 +192,55 @@ fn parts_of_a_frame_come_home_together(fixture: &Fixture) {
     assert_eq!(pool.free(), 1);
     drop(pool);
     assert_idle(&fixture.interface, 0);
+}
+
+/// Notes which objects a server in another process is shown.
+#[derive(Default)]
+struct Shown(Mutex<Vec<Inode>>);
+
+impl Registrar for Shown {
+    fn added(&self, _: &SharedObject) {}
+
+    fn shown(&self, object: &SharedObject) {
+        self.0.lock().push(object.inode);
+    }
+
+    fn removed(&self, _: &SharedObject) {}
+}
+
+/// Not when a client passes a frame's memory on, nor when it has that filled, directly or through a contractor.
+fn a_server_elsewhere_is_never_shown_the_object(fixture: &Fixture) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let serving = Listener::bind_in(&directory, "other", Memory::customized(), ServeOptions::default());
+    let running = serving.expect("a name").start().expect("threads");
+    let interface = &fixture.interface;
+    let options = ConnectOptions::default();
+    let direct = interface.connect_with(&directory, "other", &options).expect("a connection");
+    let relay = ServerHandle::new(Relay::new(interface.clone(), vec![direct.clone()], Manner::Plain, None));
+    let shown = Arc::new(Shown::default());
+    let registration = interface.space().register(shown.clone());
+    let bench = Bench::new(fixture);
+    let (pool, len) = (pool(fixture, 1, 1), 2 * fixture.granule() - HEADROOM - BEHIND);
+    let overlay = filled(&pool, &pattern(6, len));
+    let backing = overlay.data().backings().next().and_then(|backing| backing.object());
+    let (inode, _) = backing.expect("an object");
+    let mut buffer = interface.allocate_at(HEADROOM, len).expect("a buffer");
+    assert_eq!(receive(&bench, overlay, &mut buffer).swapped, 2);
+    for (to, is_direct) in [(&direct, true), (&relay, false)] {
+        for scheme in [Scheme::EmulatedCopy, Scheme::EmulatedShare] {
+            let out = Out::borrowed(scheme, &buffer);
+            let reply = interface.request(to, SINK).out(out).send().expect("a reply");
+            let receipt = reply.buffers[0].elements[0].receipt;
+            assert!(!is_direct || receipt.reason == Some(Reason::Unshown), "{scheme}: {receipt}");
+        }
+        // By emulated copy, the frame would go home.
+        let input = In::borrowed(Scheme::EmulatedShare, &mut buffer[..]);
+        interface.request(to, SOURCE).input(input).argument(&[9]).send().expect("a reply");
+        assert!(buffer.iter().all(|byte| *byte == 9));
+        assert_eq!(pool.free(), 0, "the client has it all the time");
+        let found = shown.0.lock();
+        assert!(!found.is_empty() && !found.contains(&inode), "{found:?}");
+    }
+    drop((buffer, pool, relay, direct, registration, running));
 }
