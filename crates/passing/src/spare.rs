@@ -5,7 +5,7 @@
 //! Invariants: a kept value holds nothing that belongs to anybody; the code that keeps it makes sure of that.
 //! Limits: [`MOST`] values for each thread and kind; what is kept beyond them is dropped.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::thread::LocalKey;
 
 /// The most values of a kind that a thread keeps: as many as a client with several requests in flight uses in turn.
@@ -15,14 +15,14 @@ const MOST: usize = 32;
 pub struct Spare<T> {
     /// The value that was kept last: where one transfer follows the other, there are no others.
     last: Cell<Option<T>>,
-    others: Cell<Vec<T>>,
+    others: RefCell<Vec<T>>,
 }
 
 impl<T> Spare<T> {
     /// An empty place.
     #[must_use]
     pub const fn none() -> Self {
-        Self { last: Cell::new(None), others: Cell::new(Vec::new()) }
+        Self { last: Cell::new(None), others: RefCell::new(Vec::new()) }
     }
 
     /// Takes a value that this thread has kept, if there is one. A thread that is about to end has none.
@@ -46,22 +46,18 @@ impl<T> Spare<T> {
 
     #[inline(never)]
     fn take_other(&self) -> Option<T> {
-        let mut others = self.others.take();
-        let other = others.pop();
-        self.others.set(others);
-        other
+        self.others.try_borrow_mut().ok()?.pop()
     }
 
     #[inline(never)]
     fn keep_other(&self, before: T) {
-        let mut others = self.others.take();
-        let left = if others.len() < MOST - 1 {
-            others.push(before);
-            None
-        } else {
-            Some(before)
+        let left = match self.others.try_borrow_mut() {
+            Ok(mut others) if others.len() < MOST - 1 => {
+                others.push(before);
+                None
+            }
+            _ => Some(before),
         };
-        self.others.set(others);
         // Only now: what is dropped may keep something.
         drop(left);
     }
@@ -69,7 +65,6 @@ impl<T> Spare<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
     use std::sync::mpsc;
     use std::thread;
 
