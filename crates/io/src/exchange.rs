@@ -358,7 +358,12 @@ impl Exchange {
         let told = state.progress.as_mut().and_then(|progress| progress.task.take());
         drop(state);
         drop(alarm);
-        sequel.into_iter().chain(told.map(Sequel::Task)).for_each(sequel::have_follow);
+        if let Some(sequel) = sequel {
+            sequel::have_follow(sequel);
+        }
+        if let Some(task) = told {
+            sequel::have_follow(Sequel::Task(task));
+        }
     }
 
     /// As `wake`, for a request of which the server still has a part: the request stays listed, and an event loop is told.

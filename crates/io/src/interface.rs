@@ -289,7 +289,8 @@ impl Interface {
         let collect: Option<&dyn Fn() -> usize> = if server.is_looked_at() { Some(&collect) } else { None };
         let work = Work::admitted(&self.0.pendings, |pendings| pendings.admit(sum.bytes, timeout, collect));
         let by = Patience::Until(deadline);
-        let (exchange, destinations, borrow) = self.start(server, plan, &sum, work, by, true)?;
+        let mut borrow = Borrow { space: self.space(), server, of: Borrowings::default() };
+        let (exchange, destinations) = self.start(server, plan, &sum, work, by, Some(&mut borrow.of))?;
         let left = match exchange.is_replied() {
             true => {
                 exchange.fail_if_late(deadline, timeout);
@@ -395,8 +396,7 @@ impl Interface {
             Some(Err(error)) => Err(error),
             _ => Work::admitted(&self.0.pendings, |pendings| admit(pendings, bytes, timeout, server)),
         };
-        let (exchange, destinations, _none) =
-            self.start(server, plan, &sum, work, patience(deadline), false)?;
+        let (exchange, destinations) = self.start(server, plan, &sum, work, patience(deadline), None)?;
         let listed = self.list(&exchange, server);
         if !listed {
             exchange.fail_if_late(deadline, timeout);
@@ -413,15 +413,14 @@ impl Interface {
         let is_held_here = listed && timed.is_none() && !server.is_remote();
         let presence = is_held_here.then(|| Arc::clone(&self.0.presence));
         let abort_timeout = self.0.limits.abort_timeout;
-        let pending = Pending::new(
+        Ok(Pending::new(
             exchange,
             server.clone(),
             destinations,
-            (abort_timeout, gave, ends),
+            (abort_timeout, gave, plan.aborts, ends),
             timed,
             presence,
-        );
-        Ok(if plan.aborts { pending.abort_on_drop() } else { pending })
+        ))
     }
 
     /// Lists a request that outlives the call that made it, unless the request is over already; returns whether it is still
@@ -433,17 +432,17 @@ impl Interface {
         }
     }
 
-    /// Runs the request-time operations and hands the request to its server. If the borrow of its outputs lasts (`is_held`), the
-    /// caller ends it.
-    fn start<'r, 'i>(
-        &'r self,
-        server: &'r ServerHandle,
+    /// Runs the request-time operations and hands the request to its server. If the borrow of its outputs lasts, this notes them in
+    /// `borrowings`, and the caller ends it.
+    fn start<'i>(
+        &self,
+        server: &ServerHandle,
         plan: &mut Plan<'_, 'i>,
         sum: &Sum,
         work: Result<Box<Work>, Error>,
         patience: Patience,
-        is_held: bool,
-    ) -> Result<(Arc<Exchange>, Destinations<'i>, Borrow<'r>), Failed> {
+        borrowings: Option<&mut Borrowings>,
+    ) -> Result<(Arc<Exchange>, Destinations<'i>), Failed> {
         let is_told_later = std::mem::take(&mut plan.is_told_later);
         let access = server.access(plan.service);
         let foreign =
@@ -457,8 +456,6 @@ impl Interface {
             Err(error) => return Err(Work::refuse(self, server, plan, error)),
         };
         let id = self.0.ids.take();
-        let mut borrow = Borrow { space: self.space(), server, of: Borrowings::default() };
-        let borrowings = is_held.then_some(&mut borrow.of);
         let (work, destinations) = Work::begin(work, self, server, plan, borrowings)?;
         let Pair { client: exchange, server: served } = Pair::new(id);
         let originate = |contract: &Contract| contract.originate(server.originated(&exchange));
@@ -479,7 +476,7 @@ impl Interface {
                 // The abort may have come before the server had the request.
                 server.abort(id);
             }
-            return Ok((exchange, destinations, borrow));
+            return Ok((exchange, destinations));
         }
         Err(deliver(exchange.take(), server, (destinations, &mut []), false)
             .err()

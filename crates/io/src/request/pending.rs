@@ -51,11 +51,12 @@ pub struct Pending<'i> {
 }
 
 impl<'i> Pending<'i> {
+    #[inline]
     pub(crate) fn new(
         exchange: Arc<Exchange>,
         server: ServerHandle,
         destinations: Destinations<'i>,
-        (abort_timeout, gave, ends): (Duration, bool, Option<Instant>),
+        (abort_timeout, gave, aborts, ends): (Duration, bool, bool, Option<Instant>),
         timed: Option<Interface>,
         presence: Option<Arc<Presence>>,
     ) -> Self {
@@ -66,7 +67,7 @@ impl<'i> Pending<'i> {
             destinations,
             abort_timeout,
             gave,
-            aborts: false,
+            aborts,
             ends,
             maker,
             _timed: timed,
@@ -271,7 +272,7 @@ impl<'i> Pending<'i> {
 
     /// Waits until there is a reply, or a reason why there is none, to be taken.
     fn await_reply(&self) -> Result<(), Error> {
-        let is_there = !self.is_inherited() && self.wait_until(None);
+        let is_there = !self.is_inherited() && (self.exchange().is_replied() || self.wait_until(None));
         // The server's code may have forked meanwhile.
         match is_there {
             _ if self.is_inherited() => Err(Error::Inherited),
