@@ -14,10 +14,11 @@ use genie_io::{Error, ServerError};
 use genie_memory::{Direction, TellLater};
 use genie_ring::{Consumer, Mode, Record as Received};
 use genie_sys::poll::Poller;
+use smallvec::SmallVec;
 
 use super::remote::Remote;
 use super::telemetry::{Wait, Waits};
-use super::wire::record::{Limit, Outcome, Progress, Record, Refusal, Reply};
+use super::wire::record::{Limit, Outcome, Progress, Record, Refusal, Reply, Slot};
 use crate::primitive::{MutexGuard, Ordering};
 
 /// The longest time that the leader sleeps before it looks again whether the server is still there.
@@ -25,6 +26,9 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// The most records that are taken before time is looked at: a server can tell of progress without end.
 const MOST_AT_ONCE: usize = 1 << 16;
+
+/// The most requests that end together: while they leave the table, threads that make requests wait for its lock.
+const TOGETHER: usize = 8;
 
 /// What takes replies.
 #[derive(Debug)]
@@ -275,13 +279,18 @@ impl Remote {
                     // Set before the request leaves the table, and cleared when everything that it held is given back.
                     // Partner: `flush`.
                     self.is_accepting.store(true, Ordering::Relaxed);
-                    let accepted = self.accept(&receiving.record, awaited);
+                    let accepted = loop {
+                        match self.accept(receiving, awaited, &mut taken) {
+                            Ok(true) => {}
+                            accepted => break accepted,
+                        }
+                    };
                     self.is_accepting.store(false, Ordering::Release);
                     if let Err(wrong) = accepted {
                         self.link.break_off(&wrong);
                         return taken;
                     }
-                    if awaited.has_work() || awaited.is_full() || taken == MOST_AT_ONCE {
+                    if awaited.has_work() || awaited.is_full() || taken >= MOST_AT_ONCE {
                         return taken;
                     }
                 }
@@ -293,21 +302,33 @@ impl Remote {
         }
     }
 
-    /// Acts upon a record; an error says what is wrong with it.
-    fn accept(&self, record: &Received, awaited: &mut Awaited<'_>) -> Result<(), String> {
+    /// Acts upon the record that was taken, and upon successes that come next, which it counts in `taken`; an error says what is wrong with
+    /// one. Returns whether it has taken something else, to be acted upon.
+    #[inline]
+    fn accept(
+        &self,
+        receiving: &mut Receiving,
+        awaited: &mut Awaited<'_>,
+        taken: &mut usize,
+    ) -> Result<bool, String> {
+        let Receiving { record, .. } = receiving;
         match Record::decode(record.kind(), record.payload()).map_err(|malformed| malformed.to_string())? {
-            Record::Reply(reply) => self.replied(&reply, awaited),
+            Record::Reply(reply) => {
+                if let Some(succeeded) = self.replied(&reply, awaited)? {
+                    return self.succeed_together(succeeded, receiving, awaited, taken);
+                }
+            }
             Record::Done(slot) => {
                 let done = self.sending.lock().table.take_continued(slot);
                 let done = done.ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))?;
                 awaited.put_off(|| done.succeed());
-                Ok(())
             }
-            Record::Progress(progress) => self.progressed(&progress, awaited),
+            Record::Progress(progress) => self.progressed(&progress, awaited)?,
             Record::Request(_) | Record::Abort(_) | Record::Said(_) => {
-                Err("a server makes no requests of its clients".to_owned())
+                return Err("a server makes no requests of its clients".to_owned());
             }
         }
+        Ok(false)
     }
 
     #[cold]
@@ -323,8 +344,9 @@ impl Remote {
         Ok(())
     }
 
-    fn replied(&self, reply: &Reply<'_>, awaited: &mut Awaited<'_>) -> Result<(), String> {
-        let unknown = || format!("a reply names {:?}, which is not pending", reply.slot);
+    /// Returns the request if it has succeeded, and another thread than this one waits for it, or none does.
+    #[inline]
+    fn replied(&self, reply: &Reply<'_>, awaited: &mut Awaited<'_>) -> Result<Option<Outgoing>, String> {
         let is_anticipated = matches!(reply.outcome, Outcome::Ok { anticipated: true, .. });
         let mut sending = self.sending.lock();
         let taken = match is_anticipated {
@@ -332,16 +354,56 @@ impl Remote {
             false => sending.table.take(reply.slot),
         };
         drop(sending);
-        let mut request = taken.ok_or_else(unknown)?;
+        let mut request = taken.ok_or_else(|| unknown(reply.slot))?;
         if let Err(error) = note(&mut request, reply) {
-            awaited.put_off(|| request.fail(error.clone()));
-            return Err(format!("a reply does not fit its request: {error}"));
+            return Err(misfit(request, error, awaited));
         }
-        match reply.outcome {
-            Outcome::Ok { anticipated: false, .. } => request.succeed_for(awaited),
-            _ => awaited.put_off(|| self.conclude(request, reply)),
+        match reply.is_final_success() {
+            true if request.is_awaited_by(awaited) => request.succeed_for(awaited),
+            true => return Ok(Some(request)),
+            false => awaited.put_off(|| self.conclude(request, reply)),
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Ends a request that has succeeded, and those whose successes come next: the lock of the table is taken once for all of them. Returns
+    /// as [`Remote::accept`].
+    #[inline(never)]
+    fn succeed_together(
+        &self,
+        first: Outgoing,
+        receiving: &mut Receiving,
+        awaited: &mut Awaited<'_>,
+        taken: &mut usize,
+    ) -> Result<bool, String> {
+        let mut ended = SmallVec::<[Outgoing; TOGETHER]>::new();
+        ended.push(first);
+        let mut locked = None;
+        let Receiving { consumer, record } = receiving;
+        let is_other = loop {
+            if ended.len() == TOGETHER {
+                break Ok(false);
+            }
+            match consumer.pop(record) {
+                Ok(true) => *taken += 1,
+                Ok(false) => break Ok(false),
+                Err(broken) => break Err(broken.to_string()),
+            }
+            let reply = match Record::decode(record.kind(), record.payload()) {
+                Ok(Record::Reply(reply)) if reply.is_final_success() => reply,
+                _ => break Ok(true),
+            };
+            let sending = locked.get_or_insert_with(|| self.sending.lock());
+            let Some(mut request) = sending.table.take(reply.slot) else { break Err(unknown(reply.slot)) };
+            if let Err(error) = note(&mut request, &reply) {
+                locked = None;
+                break Err(misfit(request, error, awaited));
+            }
+            ended.push(request);
+        };
+        drop(locked);
+        awaited.put_off(|| ended.into_iter().for_each(Outgoing::succeed));
+        is_other
     }
 
     /// Gives the client a reply that is anticipated, or no success.
@@ -368,6 +430,20 @@ impl Remote {
     }
 }
 
+/// What is wrong with a reply that names no pending request.
+#[cold]
+fn unknown(slot: Slot) -> String {
+    format!("a reply names {slot:?}, which is not pending")
+}
+
+/// Ends a request whose reply does not fit it; returns what is wrong.
+#[cold]
+fn misfit(request: Outgoing, error: Error, awaited: &mut Awaited<'_>) -> String {
+    let wrong = format!("a reply does not fit its request: {error}");
+    awaited.put_off(|| request.fail(error));
+    wrong
+}
+
 /// The error for a request that the server refused because of a limit.
 fn refused(refusal: Refusal) -> Error {
     let [asked, used, limit] = [refusal.asked, refusal.pending, refusal.allowed]
@@ -384,7 +460,7 @@ fn refused(refusal: Refusal) -> Error {
 ///
 /// # Errors
 /// The reply does not fit the request.
-#[inline]
+#[inline(always)]
 fn note(request: &mut Outgoing, reply: &Reply<'_>) -> Result<(), Error> {
     let work = request.work_mut();
     for (index, buffer) in reply.buffers().enumerate() {

@@ -145,10 +145,16 @@ impl Outgoing {
         self.finish(None);
     }
 
+    /// Whether the thread that takes the reply off the carrier waits for it, and [`Outgoing::succeed_for`] gives it to that thread.
+    #[inline]
+    pub fn is_awaited_by(&self, awaited: &Awaited<'_>) -> bool {
+        awaited.takes(self.exchange())
+    }
+
     /// As [`Outgoing::succeed`], under a lock of the carrier's: it gives the reply straight to the thread that takes it off the carrier, if
     /// that thread waits for it, and else [puts off](Awaited::put_off) what follows.
     pub fn succeed_for(mut self, awaited: &mut Awaited<'_>) {
-        if awaited.takes(self.exchange())
+        if self.is_awaited_by(awaited)
             && let Some((work, exchange)) = self.held.take()
         {
             awaited.leave(work, exchange);

@@ -224,6 +224,12 @@ impl<'a> Reply<'a> {
         Ok(Self { slot: head.slot.get(), outcome, carried, buffers })
     }
 
+    /// Whether it is a success with which the request is over.
+    #[inline]
+    pub fn is_final_success(&self) -> bool {
+        matches!(self.outcome, Outcome::Ok { anticipated: false, .. })
+    }
+
     /// What came of the buffers, in order. A reply may speak of fewer buffers than the request has.
     #[inline]
     pub fn buffers(&self) -> Parts<'a, ReplyBuffer> {
