@@ -40,25 +40,20 @@ impl From<String> for ServerError {
 }
 
 impl From<Error> for ServerError {
-    /// If the client's call was wrong, the code is that of `EINVAL`; if it made too little room for the argument, of `EMSGSIZE`. Of a
-    /// server that may keep no more ([`Error::KeptTooMuch`]), the client learns by `EDQUOT`. Of a
-    /// server that asks another one, the client learns what came of that by its number ([`Error::errno`]): that the other server is
-    /// gone, did not reply in time, or has too much pending; that this one would have waited for it in a continuation that may not wait; and
-    /// the other server's own code. What else went wrong has no code.
+    /// The code is the error's number ([`Error::errno`]), so that the client of a server that asks another one learns what came of that.
+    /// It is 0 for this server's own mistakes, as `EINVAL` would call the client's call wrong, and where the server's code, or the other
+    /// server's, has failed without a number: the client gets `EREMOTEIO` for 0.
     fn from(error: Error) -> Self {
+        use genie_passing::Error::{Integrity, TooLong};
         let code = match &error {
-            // The server's own mistake.
-            Error::Unmapped { .. } | Error::ReadyAlready { .. } | Error::Kept { .. } => 0,
+            Error::Unmapped { .. }
+            | Error::ReadyAlready { .. }
+            | Error::Kept { .. }
+            | Error::Backwards { .. } => 0,
+            Error::Passing(TooLong { .. } | Integrity { .. }) => 0,
+            Error::Dropped | Error::Panicked { .. } | Error::Untold { .. } => 0,
             Error::Server(error) => error.code,
-            Error::ArgumentTooLong { .. }
-            | Error::KeptTooMuch { .. }
-            | Error::Gone { .. }
-            | Error::TimedOut { .. }
-            | Error::MayNotWait
-            | Error::Aborted => error.errno(),
-            error if error.is_congestion() => error.errno(),
-            error if error.is_misuse() => Errno::INVAL.raw_os_error(),
-            _ => 0,
+            error => error.errno(),
         };
         Self { code, message: error.to_string() }
     }
@@ -82,6 +77,82 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    /// Errors of all kinds that have a number of their own.
+    fn numbered() -> Vec<Error> {
+        let (server, why, timeout) = (|| "letters".to_owned(), String::new, Duration::from_millis(1));
+        let memory = genie_memory::Error::Limit { asked: 2, used: 0, limit: 1 };
+        let direction = genie_memory::Direction::In;
+        vec![
+            Error::Inherited,
+            Error::NoSuchService { server: server(), service: 1, count: 1 },
+            Error::UnknownService { server: server(), service: why(), services: why() },
+            Error::OtherInterface { server: server() },
+            Error::MayNotWait,
+            Error::TooLarge { asked: 2, limit: 1 },
+            Error::Exhausted { asked: 2, pending: 0, limit: 1 },
+            Error::TooMany { pending: 1, limit: 1 },
+            Error::ChannelFull { pending: 1 },
+            Error::NoRoom { asked: 2, used: 0, limit: 1, unit: "bytes of data" },
+            Error::HardLimit { what: "bytes", asked: 2, hard: 1 },
+            Error::TimedOut { timeout },
+            Error::Aborted,
+            Error::ArgumentTooLong { len: 2, room: 1 },
+            Error::KeptTooMuch { asked: 2, kept: 0, limit: 1, option: "ServeOptions::kept" },
+            Error::NoSuchBuffer { index: 0, direction, is_other: false },
+            Error::NoSuchElement { buffer: 0, element: 1, count: 1 },
+            Error::NoServer { server: server(), why: why() },
+            Error::Refused { server: server(), why: why() },
+            Error::Busy { server: server(), why: why() },
+            Error::gone("letters", "it hung up"),
+            Error::gone("letters", "it hung up").unasked(),
+            Error::Stopped { server: server() },
+            Error::TooDeep { limit: 1 },
+            Error::Silent { server: server(), timeout },
+            Error::Elsewhere { addr: 0, len: 1 },
+            Error::Unforwardable { server: server(), len: 1, why: "it is elsewhere" },
+            Error::TooManyParts { len: 2, max: 1 },
+            Error::TooManyDestinations { given: 2, inputs: 1 },
+            Error::Directory { path: std::path::PathBuf::new(), why: why(), remedy: "" },
+            Error::BadName { name: why(), why: "it is empty" },
+            Error::Running { server: server(), pid: None },
+            Error::Unservable { part: why(), why: why() },
+            Error::Uncarriable { what: "buffers", count: 2, max: 1 },
+            memory.into(),
+            genie_sys::Error::new("open", "a file", Errno::MFILE).into(),
+            genie_passing::Error::Outboard { message: why() }.into(),
+            Error::Server(ServerError { code: 28, message: why() }),
+        ]
+    }
+
+    /// Once, a client could not tell that the server behind was away (`NoServer`), or silent, from a panic.
+    #[test]
+    fn a_client_gets_the_number_of_each_error_that_a_server_replies_with() {
+        for error in numbered() {
+            let errno = error.errno();
+            let sent = ServerError::from(error.clone());
+            assert_eq!((sent.code, Error::Server(sent).errno()), (errno, errno), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_servers_own_failures_have_no_code() {
+        for error in [
+            Error::Unmapped { service: 0, access: "read" },
+            Error::ReadyAlready { buffer: 0, element: 0 },
+            Error::Kept { buffer: 0 },
+            Error::Backwards { come: 2, actual: 1 },
+            genie_passing::Error::TooLong { actual: 2, len: 1 }.into(),
+            Error::Dropped,
+            Error::Panicked { message: String::new() },
+            Error::Untold { buffer: 0 },
+            Error::Server("it is closed".into()),
+        ] {
+            let sent = ServerError::from(error.clone());
+            let remote = Errno::REMOTEIO.raw_os_error();
+            assert_eq!((sent.code, Error::Server(sent).errno()), (0, remote), "{error}");
+        }
+    }
 
     /// Once, all of these had no code.
     #[test]
