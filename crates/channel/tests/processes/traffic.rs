@@ -18,9 +18,13 @@ struct Client {
 }
 
 impl Client {
+    fn interface(name: &str) -> Option<Interface> {
+        let setup = Setup::allowed(GranuleKind::Base);
+        setup.interface(name, setup.memory_limit(), Limits::default(), Thresholds::ALWAYS)
+    }
+
     fn open(directory: &Directory, untrusted: bool) -> Option<Self> {
-        let (setup, name) = (Setup::allowed(GranuleKind::Base), "traffic");
-        let interface = setup.interface(name, setup.memory_limit(), Limits::default(), Thresholds::ALWAYS)?;
+        let interface = Self::interface("traffic")?;
         let options = ConnectOptions { untrusted, ..ConnectOptions::default() };
         let server = interface.connect_with(directory, "memory", &options).expect("a connection");
         Some(Self { interface, server })
@@ -85,5 +89,23 @@ fn without_trust_all_output_counts_as_copied() {
     let buffer = client.interface.allocate(LEN).expect("memory");
     client.request(STORE).out(Out::emulated_copy(&buffer)).send().expect("a reply");
     let expected = Counts { requests: 1, out_copied: LEN as u64, ..Counts::default() };
+    assert_eq!(running.traffic().clients[0].counts, expected);
+}
+
+/// Once, it counted as passed: most of the client's room was not copied.
+#[test]
+fn a_short_input_that_the_server_had_in_a_buffer_of_its_own_counts_as_copied() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let Some(inside) = Client::interface("inside") else { return };
+    let server = Memory::pooled(inside.space(), 0, LEN, 1).expect("memory for the server's buffer");
+    let serving = Listener::bind_in(&directory, "memory", server, ServeOptions::default());
+    let running = serving.and_then(|serving| serving.start()).expect("threads");
+    let Some(client) = Client::open(&directory, false) else { return };
+    let mut buffer = client.interface.allocate(LEN).expect("memory");
+    client.request(STORE).out(Out::copy(&[1; LEN / 4])).send().expect("a reply");
+    client.request(FETCH).input(In::emulated_copy(&mut buffer)).send().expect("a quarter of as much as fits");
+    let quarter = LEN as u64 / 4;
+    let expected = Counts { requests: 2, out_copied: quarter, in_copied: quarter, ..Counts::default() };
     assert_eq!(running.traffic().clients[0].counts, expected);
 }

@@ -146,10 +146,16 @@ impl WorkBuffer {
         ReplyBuffer { actual: self.said.actual, elements }
     }
 
-    /// Whether most of the data is copied, as far as is known: an input is still to be delivered.
+    /// Whether most of the data is copied, as far as is known: an input is still to be delivered. Before the server has said how much of
+    /// an input came, all of it counts.
     #[inline]
     pub fn is_copied(&self) -> bool {
-        self.is_copied || 2 * self.elements.iter().map(WorkElement::copied).sum::<usize>() > self.len()
+        let copied = || self.elements.iter().map(WorkElement::copied).sum::<usize>();
+        let data = match (self.direction, self.said.actual) {
+            (Direction::Out, _) | (Direction::In, 0) => self.len(),
+            (Direction::In, actual) => actual,
+        };
+        self.is_copied || 2 * copied() > data
     }
 
     /// The contracts of the requests of which its elements are parts.
