@@ -11,7 +11,7 @@ use genie_memory::Direction;
 /// A buffer counts as *copied* if the client says with the request that it copies most of the buffer (to the server's pool or
 /// the record, or from there), if the server copied it from a buffer of its own, or if the channel is untrusted. Otherwise it counts as *passed*:
 /// it lies in memory that both sides see, or changes places. A client that means to swap an input and then copies it after
-/// all, because the server has passed little, is not known here; receipts are exact.
+/// all, because the server has passed little, is not known here: receipts say what the client's process has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Requests that are over for the server: replied to, dropped, or refused because of a limit.

@@ -130,7 +130,10 @@ impl Serialize for Reason {
     }
 }
 
-/// What was done for one element of a buffer.
+/// What was done for one element of a buffer, in the client's process.
+///
+/// A server in another process does not tell what it has done: what it copies from a buffer of its own (an overlay) to where the client
+/// takes the data from is in that server's counts, which `genie top` shows, and in no receipt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// The scheme that the client asked for.
