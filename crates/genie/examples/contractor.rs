@@ -1,5 +1,5 @@
 //! A service of two servers. The *maker* makes data, step by step, and tells how far it has come. The *contractor* has the maker do what
-//! its clients ask for, in the clients' buffers, passes on how far it has come, and waits in no thread. The client takes what has come
+//! its clients ask for, in the clients' buffers, passes on how far it has come, and waits for no reply in a thread. The client takes what has come
 //! after a while, gives up the rest, and asks for the rest into another buffer. Each is a process of its own:
 //!
 //!     cargo run --release -p genie --example contractor -- maker
@@ -107,7 +107,7 @@ impl Server for Contractor {
 impl Contractor {
     fn forward(&self, maker: &ServerHandle, request: &mut Incoming) -> Result<Pending<'static>, ServerError> {
         let room = request.fragment(0, 0..request.len(0))?;
-        let count = self.genie.request(maker, ServiceId(0)).argument(request.argument());
+        let count = self.genie.request(maker, ServiceId(0)).argument(request.argument()).room(request.room());
         Ok(count.input(In::fragment(room)).submit().map_err(|failed| failed.error)?)
     }
 }
@@ -125,7 +125,10 @@ impl Completer for Contractor {
         let count = over.len();
         for (mut request, pending) in over {
             // The last part comes with the reply, as does what was final of a request that the client has given up.
-            let made = pending.sync().and_then(|reply| Ok(request.set_actual(0, reply.actual())?));
+            let made = pending.sync().and_then(|reply| {
+                request.set_actual(0, reply.actual())?;
+                Ok(request.set_argument(reply.argument())?)
+            });
             request.reply(made.map_err(|failed| failed.error.into()));
         }
         count

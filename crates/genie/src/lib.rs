@@ -42,6 +42,8 @@
 //!   [`Incoming::pin_output`] and [`Incoming::pin_input`].
 //! - A server that has another server do a part of its work forwards parts of its requests ([`Incoming::fragment`]), and waits in no thread
 //!   if it has a [`Completer`]; `examples/contractor.rs` is a whole one, which passes on progress, too.
+//! - A device, or a server that has its data before it is asked, fills [`Overlays`](mechanism::Overlays), which may be
+//!   [`Frames`](mechanism::Frames) of one memory object.
 //! - A server that keeps something for each client is a [`PerClient`] of servers.
 //! - A client that keeps several requests in flight uses a [`BufferRing`]; one with many takes them from [`Completions`], or says
 //!   what follows each reply by [`Pending::then`].

@@ -1,16 +1,11 @@
 //! Frames: system buffers of one length that lie in one memory object, one after the other, for whoever registers that object with the
 //! kernel or a device.
 //!
-//! Why: a UMEM of AF_XDP, registered buffers of io_uring and the rings of devices want all buffers in one object, at places that do not
-//! change. By page swapping, the pages of a pool of any other kind change places with clients'.
-//! How: the object is lent by a lender of its own, whose pool is *fixed*. A frame's granules may become a client's by a swap like any
-//! others; the client's are then the space's own, and the frame is away until the client has let all of its granules go, which go home,
-//! wherever they were freed. Nothing else ever takes their place, so a frame is whole and where it was, or away.
+//! Why: as [`Frames`] says.
+//! How: the object is lent by a lender of its own, whose pool is *fixed*. The client's granules that change places with a frame's are then
+//! the space's own. The frame's go home, wherever they were freed.
 //! Invariants: a region with granules of a frame is not kept for reuse, and no buffer of another pool keeps one.
-//! Limits: only frames whose length is a multiple of the granule size are swapped; others share granules, and are copied. The memory
-//! does not count towards the space's limit.
-//! Trust: whoever has the object registered or mapped sees what a client stores into a page that it got from a frame, and can change it,
-//! as a lender can. The crates above show no server in another process such a page ([`Reference::is_framed`](crate::Reference::is_framed)).
+//! Trust: the crates above show no server in another process a page of a frame ([`Reference::is_framed`](crate::Reference::is_framed)).
 //! Source: thesis §6.1 (pooled in-host buffering). Differs: there, the client's pages refill the pool.
 
 use std::ops::Range;
@@ -24,8 +19,20 @@ use crate::tables::lent_objects::Origin;
 use crate::tables::runs::Run;
 use crate::{Error, LenderId, Result};
 
-/// A memory object that is divided into frames. Dropping it ends the pool; the object stays until all buffers are dropped and clients
-/// have let all of its memory go.
+/// A memory object that is divided into frames, made by [`Space::make_frames`] or, of an object that is there, by [`Space::frames`].
+/// Dropping it ends the pool; the object stays until all buffers are dropped and clients have let all of its memory go.
+///
+/// Why: a UMEM of AF_XDP, registered buffers of io_uring and the rings of devices want all buffers in one object, at places that do not
+/// change. By page swapping, the pages of a pool of any other kind change places with clients'.
+///
+/// Shape: a frame's granules may become a client's by a swap like any others, and the frame is away until the client has let all of
+/// them go. No other granule takes their place, so a frame is whole and where it was, or away.
+///
+/// Trust: whoever has the object registered or mapped sees what a client stores into a page that it got from a frame, and can change it,
+/// as a lender can.
+///
+/// Limits: only frames whose length is a multiple of the granule size are swapped; others share granules, and are copied. The memory
+/// does not count towards the space's limit.
 #[derive(Debug)]
 pub struct Frames {
     /// The space of the frames' granules alone.
@@ -140,8 +147,8 @@ impl Frames {
         &self.space
     }
 
-    /// The addresses of the whole object, one frame after the other, to be registered. They are what they are: clients have some of the
-    /// memory, and when this is gone, it may be anybody's.
+    /// The addresses of the whole object, one frame after the other, to be registered with the kernel or a device. They keep no memory:
+    /// frames that are away are clients' memory, and when the frames are dropped, other memory may come to lie there.
     pub fn addresses(&self) -> Range<usize> {
         let core = self.space.core();
         let start = core.aliases().base() + core.alias_offset(self.granules.start);

@@ -60,8 +60,8 @@ impl Input {
 }
 
 impl Overlay {
-    /// What lies in front of its bytes in its frame, for the frame's owner alone; nothing in any other buffer, or while another part
-    /// is in use.
+    /// What lies in front of its bytes in its frame, for the frame's owner alone. It is empty where the buffer is no frame, and while
+    /// another part of the frame is in use.
     pub fn headroom(&self) -> DataMut<'_> {
         // SAFETY: as in `data`. Nobody else is given these bytes: other parts are none, and no delivery takes a granule for what lies
         // beside the data but while this is borrowed mutably, or gone.

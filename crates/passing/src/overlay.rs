@@ -1,16 +1,8 @@
 //! Overlay buffers: a device's or server's own buffers, into which input goes before, or without, being asked for.
 //!
-//! How: a pool holds as many buffers as its owner reserved, of one length and one offset (the length of unstripped
-//! headers, say). A client whose buffer has the same offset receives by swapping; `preferred` tells it the offset and
-//! length (client-aligned buffering). A client of another space than the pool's gets its data by copying: pages can be
-//! passed within one space's tables only. Data that came in several buffers, packet by packet, reaches the client as a chain. A
-//! buffer with data for several requests is cut: its parts are passed one by one, each when its request succeeds, and the
-//! buffer returns to its pool with the last of them.
-//! Buffers that have to lie in one memory object, where a kernel or device knows them, are *frames*. A frame whose granules were
-//! swapped is away until the client lets them go; where as many are away as may be, data is copied. So a frame is always where it was.
+//! How: as [`Overlays`] says.
 //! Invariants: a granule that two parts in use share stays where it is; so do the addresses of a part's data, until that part is
 //! passed.
-//! Limits: a fixed number of buffers; when all are in use, allocation fails and the owner must wait or drop data.
 //! Source: thesis §6.1 (pooled in-host buffering), §7.4.3, table 7.3; §4.1 for preferred alignment and length.
 
 use std::collections::VecDeque;
@@ -27,7 +19,35 @@ use crate::{Recorder, Result};
 /// How many frames that are away a delivery looks for at most, where no more may go away.
 const LOOKS: usize = 8;
 
-/// A pool of overlay buffers.
+/// A pool of overlay buffers: a device's or server's own, which it fills before it is asked for the data, and then passes in place of
+/// memory that is made for the request (`Incoming::overlay`).
+///
+/// Shape: a fixed number of buffers of one length and one offset in their granules, that of headers which stay in front, say. Data that came in
+/// several buffers, packet by packet, is passed as a [`Chain`]. A buffer with data for several requests is [cut](Overlay::cut). It
+/// returns to its pool with the last of its parts, when that part's request is over.
+///
+/// Semantics: by all schemes but copy, data changes places with a client's buffer of the same offset if it is long enough for that to pay,
+/// and otherwise is copied; [`Overlays::preferred`] is what a server tells its clients of this. A client of another space than the pool's, and
+/// any client in another process, gets a copy: pages are passed within one space's tables only. Where buffers have to stay at their
+/// places in one memory object, they are [`Frames`] ([`Overlays::framed`]).
+///
+/// Limits: when all buffers are in use, [`Overlays::allocate`] returns none, and the owner must wait or drop data.
+///
+/// # Examples
+/// ```
+/// # mod genie { pub mod mechanism { pub use genie_passing::*; } }
+/// use genie::mechanism::{Layout, Overlays, Passing};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let passing = Passing::open(&Default::default())?; // a program has an interface, and its `space()`
+/// let frames = passing.space().make_frames(8192, 4)?;
+/// let overlays = Overlays::framed(frames, Layout { headroom: 256, len: 6000, away: 2 });
+/// let packet = overlays.allocate().expect("no other frame is in use");
+/// let at = packet.place().expect("it is a frame"); // a device stores this far into the object
+/// assert_eq!(at % 8192, 256);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Overlays {
     pool: Arc<Pool>,
@@ -36,14 +56,18 @@ pub struct Overlays {
     recorder: Option<&'static Recorder>,
 }
 
-/// How data lies in frames ([`Overlays::framed`]).
+/// How data lies in frames ([`Overlays::framed`]), and how many of these clients may have.
+///
+/// A frame whose granules were swapped is *away* until the client has let go of them, as when it frees its buffer, or gets the next input
+/// there; it is then taken back, at the same place in the object. Choose fewer `away` than there are frames, so that the device has some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// How many bytes lie in front of it, for the frame's owner alone.
     pub headroom: usize,
     /// Its length. What is left of the frame behind it is the owner's alone, too.
     pub len: usize,
-    /// How many frames clients may have at a time, in place of their own memory; data in others is copied then.
+    /// How many frames clients may have at a time, in place of their own memory; data in others is copied then
+    /// ([`Reason::Irreplaceable`](crate::Reason::Irreplaceable)).
     pub away: usize,
 }
 
@@ -133,11 +157,15 @@ impl Overlays {
     /// A pool of all frames that have not been taken yet.
     ///
     /// # Panics
-    /// When frames have no room for such data.
+    /// When headroom and data are longer than a frame.
     pub fn framed(mut frames: Frames, layout: Layout) -> Self {
         let Layout { headroom, len, .. } = layout;
         let fits = headroom.checked_add(len).is_some_and(|end| end <= frames.stride());
-        assert!(fits, "{len} bytes after {headroom} in frames of {}", frames.stride());
+        assert!(
+            fits,
+            "{len} bytes of data behind {headroom} of headroom do not fit in frames of {} bytes",
+            frames.stride()
+        );
         let space = frames.space().clone();
         let offset = if frames.is_swapped() { headroom % space.granule() } else { 0 };
         Self::of(space, frames.buffers(), Some((frames, layout)), offset, len)

@@ -79,8 +79,8 @@ impl Incoming {
     /// they are; of an output, the server is done with them. To be called again with more as more is; the same number again tells nothing.
     /// The client gets the number by [`Pending::progress`](crate::Pending::progress), and by an error if the request fails. When
     /// the client gives the request up, and the server drops it, it succeeds with what is final, and no more: a server that replies with an
-    /// error instead throws that part away. (Data in buffers of the
-    /// server's own is there once they are [overlaid](Incoming::overlay).)
+    /// error instead throws that part away. Data in buffers of the server's own may be final
+    /// only after these were [overlaid](Incoming::overlay).
     ///
     /// What [`Incoming::set_actual`] has said before is no longer true, and it may say no less afterwards.
     ///

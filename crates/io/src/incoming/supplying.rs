@@ -11,9 +11,12 @@ use crate::work::Transfer;
 use crate::work::forwarded::Supply;
 
 impl Incoming {
-    /// Overlays one or more buffers of the server's own, filled already, on element `element` of input buffer `index`, instead of
+    /// Overlays one or more buffers of the server's own on element `element` of input buffer `index`, instead of
     /// making that element ready: an [`Overlay`](genie_passing::Overlay), or a [`Chain`] of them. [`Incoming::set_actual`] still has
     /// to say how many bytes came.
+    ///
+    /// The data is there before, or a device may still store it until the server replies, drops the request, makes the element ready, or
+    /// forwards it: by then, and before [`Incoming::progress`] calls them final, the bytes that are passed have to be in the buffers.
     ///
     /// # Errors
     /// There is no such input buffer or element ([`Error::NoSuchBuffer`], [`Error::NoSuchElement`]).
