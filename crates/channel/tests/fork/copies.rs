@@ -379,6 +379,7 @@ fn a_child_runs_no_continuation_of_its_parents() {
 
 /// In a child, no other thread has continuations that would be counted, too.
 #[test]
+#[cfg_attr(sanitized, ignore = "ThreadSanitizer allows no new thread in the child of a process with several")]
 fn a_continuation_that_takes_longer_than_it_said_is_counted() {
     in_child(|| {
         let (interface, server) = (interface(), ServerHandle::new(Memory::customized()));
