@@ -162,7 +162,7 @@ fn clients_are_told_where_data_begins_in_frames_that_can_be_swapped(fixture: &Fi
 
 #[test]
 #[cfg_attr(miri, ignore = "memfd")]
-#[should_panic(expected = "4000 bytes after 100 in frames of 4096")]
+#[should_panic(expected = "4000 bytes of data behind 100 of headroom do not fit in frames of 4096")]
 fn frames_have_room_for_their_data() {
     let config =
         Config { granularity: Granularity::Only(GranuleKind::Base), limit: 1 << 20, ..Config::default() };
