@@ -145,10 +145,35 @@ pub mod service {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A pool of frames in a memory object that a device has, too:
+///
+/// ```
+/// use genie::Interface;
+/// use genie::mechanism::{Frames, GranuleKind, Layout, Object, Overlays, SystemBuffer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let genie = Interface::open()?;
+/// let object = Object::create(GranuleKind::Base, 16 * 4096)?; // or `Object::accept`, of a descriptor
+/// // SAFETY: only the device stores into the object but by the buffers, into frames that are in use.
+/// let mut frames: Frames = unsafe { genie.space().frames(object, 4096)? };
+/// let object = frames.object().ok_or("this is a child made by fork")?;
+/// // SAFETY: only the device gets the descriptor.
+/// let for_device = unsafe { frames.space().share_writable(object.id)? };
+///
+/// // The frames themselves, or a pool of them for `Incoming::overlay`.
+/// let buffers: Vec<SystemBuffer> = frames.buffers();
+/// assert_eq!((buffers.len(), buffers[0].len()), (16, 4096));
+/// let frames = genie.space().make_frames(4096, 16)?;
+/// let overlays = Overlays::framed(frames, Layout { headroom: 64, len: 4000, away: 0 });
+/// # let _ = (for_device, overlays);
+/// # Ok(())
+/// # }
+/// ```
 pub mod mechanism {
     pub use genie_memory::{
-        Config, Faults, Frames, Granularity, GranuleKind, LenderId, Mark, ObjectId, Protection, Registrar,
-        Registration, SharedObject, Space, Statistics,
+        Config, Faults, Frames, Granularity, GranuleKind, LenderId, Mark, Object, ObjectId, Protection,
+        Registrar, Registration, SharedObject, Space, Statistics, SystemBuffer,
     };
     pub use genie_passing::calibration::Circumstances;
     pub use genie_passing::{

@@ -17,7 +17,7 @@ use crate::space::Space;
 use crate::system::SystemBuffer;
 use crate::tables::lent_objects::Origin;
 use crate::tables::runs::Run;
-use crate::{Error, LenderId, Result};
+use crate::{Error, LenderId, Result, SharedObject};
 
 /// A memory object that is divided into frames, made by [`Space::make_frames`] or, of an object that is there, by [`Space::frames`].
 /// Dropping it ends the pool; the object stays until all buffers are dropped and clients have let all of its memory go.
@@ -145,6 +145,12 @@ impl Frames {
     /// The space of their granules.
     pub fn space(&self) -> &Space {
         &self.space
+    }
+
+    /// The object, in which the frames lie from its beginning on; none in a child made by fork. [`Frames::space`] has its descriptor:
+    /// [`Space::share_writable`] makes the one that a device needs.
+    pub fn object(&self) -> Option<SharedObject> {
+        self.space.object_at(self.addresses().start - self.space.aliases_base())
     }
 
     /// The addresses of the whole object, one frame after the other, to be registered with the kernel or a device. They keep no memory:

@@ -70,7 +70,7 @@ pub use direction::Direction;
 pub use error::{Error, Result};
 pub use fork::Inheritance;
 pub use frames::Frames;
-pub use genie_sys::{GranuleKind, Inode, Span};
+pub use genie_sys::{GranuleKind, Inode, Object, Span};
 pub use immigrating::Immigrating;
 pub use lenders::PoolSize;
 pub use made_of::MadeOf;

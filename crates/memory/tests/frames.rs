@@ -39,7 +39,8 @@ fn assert_places(frames: &Frames, buffers: &[(usize, &SystemBuffer)]) {
         assert_eq!(places, [(start, frames.stride())], "frame {index}");
         let backing =
             buffer.data().backings().next().and_then(|backing| backing.object()).expect("an object");
-        assert_eq!(backing.1, index * frames.stride());
+        let object = frames.object().expect("the object is here");
+        assert_eq!(backing, (object.inode, index * frames.stride()));
     }
 }
 
