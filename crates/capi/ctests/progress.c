@@ -92,6 +92,13 @@ static void failures_say_how_far(void) {
     FAILS(FAILURE, io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
     CHECK(buffer.actual == 0);
     has(0);
+    /* io_abort says why, too: once, it returned 0, and the sentence was that of an older failure. */
+    submit(IO_IN, IO_EMULATED_COPY);
+    reply(FAIL);
+    OK(io_wait_for_progress(request, 0, SIZE_MAX, IO_FOREVER, &come));
+    errno = 0;
+    OK(io_abort(request));
+    CHECK(errno == FAILURE && strstr(io_error_text(), "as it was told"));
 }
 
 /* A server that has its client's input filled by another one, and tells the client of progress, lets the request go when the other one has

@@ -192,7 +192,9 @@ static void pendings(io_server_t server) {
     /* Abort and timeout leave the buffer as it was. */
     memset(bytes, 0x22, length);
     CHECK(io_request(server, HOLD, 1, bufv, IO_FOREVER, &request) == IO_PENDING);
+    errno = 0;
     OK(io_abort(request));
+    CHECK(errno == ECANCELED && strstr(io_error_text(), "aborted"));
     FAILS(EBADF, io_abort(request));
     FAILS(ETIMEDOUT, io_request(server, HOLD, 1, bufv, 2000000, NULL));
     CHECK(bytes[0] == 0x22 && bytes[length - 1] == 0x22);

@@ -80,7 +80,7 @@ int main(void) {
     while (come < ENOUGH && MUST(io_wait_for_progress(request, 0, come, IO_FOREVER, &come)) == IO_PENDING)
         printf("%zu bytes are final\n", come);
     int has_succeeded = MUST(io_abort(request));
-    printf("%s: %zu of %d bytes came\n", has_succeeded ? "success" : "failure", actual, LENGTH);
+    printf("%s: %zu of %d bytes came\n", has_succeeded ? "success" : io_error_text(), actual, LENGTH);
 
     int is_right = has_succeeded && actual >= ENOUGH;
     for (size_t i = 0; i < LENGTH; i++)

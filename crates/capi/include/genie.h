@@ -664,9 +664,10 @@ int io_wait_for_progress(io_request_t request,
 // request's name is of no more use then, and its headers and buffers are the caller's; if other threads wait for it in io_sync, one
 // of these gets the result in this call's place.
 //
-// Returns 0 if the request was aborted, or had failed; 1 if it has succeeded, and its data has been delivered: all of it if the reply was
-// on its way, or what was final (io_wait_for_progress), where its server has let the rest go in time. The actual lengths say how much. Or
-// returns -1.
+// Returns 0 if the request was aborted, or had failed. Then errno and io_error_text say why, as after io_sync: ECANCELED if it was aborted,
+// EBADF if another thread gets the result. Returns 1 if the request has succeeded, and its data has been delivered: all of it if the
+// reply was on its way, or what was final (io_wait_for_progress), where its server has let the rest go in time. The actual lengths say
+// how much. Or returns -1.
 //
 // Errors: EBADF, ECHILD.
 //

@@ -54,7 +54,7 @@ pub(crate) fn call(act: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     result.unwrap_or_else(|failure| fail(&failure))
 }
 
-/// Sets `errno` and the sentence.
+/// Sets `errno` and the sentence; returns -1.
 #[cold]
 pub(crate) fn fail(failure: &Failure) -> c_int {
     let sentence: Vec<u8> = failure.sentence.bytes().filter(|byte| *byte != 0).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use genie_io::Pending;
 
 use crate::compose::ensure_apart;
-use crate::failure::{Failure, call};
+use crate::failure::{Failure, call, fail};
 use crate::given::{duration, set};
 use crate::headers::Headers;
 use crate::process::process;
@@ -150,9 +150,10 @@ pub unsafe extern "C" fn io_wait_for_progress(
 /// request's name is of no more use then, and its headers and buffers are the caller's; if other threads wait for it in io_sync, one
 /// of these gets the result in this call's place.
 ///
-/// Returns 0 if the request was aborted, or had failed; 1 if it has succeeded, and its data has been delivered: all of it if the reply was
-/// on its way, or what was final (io_wait_for_progress), where its server has let the rest go in time. The actual lengths say how much. Or
-/// returns -1.
+/// Returns 0 if the request was aborted, or had failed. Then errno and io_error_text say why, as after io_sync: ECANCELED if it was aborted,
+/// EBADF if another thread gets the result. Returns 1 if the request has succeeded, and its data has been delivered: all of it if the
+/// reply was on its way, or what was final (io_wait_for_progress), where its server has let the rest go in time. The actual lengths say
+/// how much. Or returns -1.
 ///
 /// Errors: EBADF, ECHILD.
 ///
@@ -163,11 +164,16 @@ pub unsafe extern "C" fn io_abort(request: io_request_t) -> c_int {
         let process = process();
         let requested = process.requested(request)?;
         requested.with(Pending::give_up)?;
-        let Ok(pending) = process.take(&requested) else { return Ok(0) };
-        // SAFETY: the headers have stayed where they were, as io_request says.
-        match unsafe { requested.begun.end(process, requested.headers.headers(), pending.sync()) } {
-            Ok(()) => Ok(1),
-            Err(_) => Ok(0),
-        }
+        let ended = process.take(&requested).and_then(|pending| {
+            // SAFETY: the headers have stayed where they were, as io_request says.
+            unsafe { requested.begun.end(process, requested.headers.headers(), pending.sync()) }
+        });
+        Ok(match ended {
+            Ok(()) => 1,
+            Err(failure) => {
+                fail(&failure);
+                0
+            }
+        })
     })
 }
