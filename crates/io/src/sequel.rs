@@ -11,8 +11,7 @@
 //! Invariants: sequels that were put off follow in the order in which they came, but for those that get a thread, and in no child
 //! that is forked meanwhile.
 //! Limits: [`MOST`] in one list, and what follows the replies that are taken together; then the thread takes no more replies until they have
-//! followed. Nothing limits the threads, nor what is left
-//! for want of them.
+//! followed. Nothing limits the threads, nor what is left for want of them.
 //! Source: thesis §11.2 (limited hijacking). Differs: the client estimates the time, since the code is the client's; and what exceeds the
 //! limit goes on at once in another thread, not when the client looks.
 

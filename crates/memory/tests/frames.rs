@@ -65,7 +65,7 @@ fn a_frame_that_was_swapped_is_back_when_its_client_lets_it_go(machine: Machine)
     assert!(frames.take_back(1).is_none(), "a client has it");
     assert!(frames.take_back(0).is_none(), "it was not given back");
     assert!(frames.take_back(3).is_none() && frames.take_back(usize::MAX).is_none(), "there is none");
-    // Whoever has the object registered sees the client's stores, as the documentation says.
+    // The owner, who has the object registered, sees the client's stores, as the documentation says.
     client[..6].copy_from_slice(b"stored");
     assert_eq!(machine::client(at, 6), b"stored");
     drop(client);

@@ -99,13 +99,13 @@ impl Passing {
             Ok(output)
         };
         let decided = self.decide(scheme, bytes, hold, parties);
-        let planned = decided.scheme;
+        let chosen = decided.scheme;
         let reason = match begin(decided) {
-            Err(Error::Memory(MemoryError::Foreign { .. })) if planned != Scheme::Copy => Reason::Foreign,
+            Err(Error::Memory(MemoryError::Foreign { .. })) if chosen != Scheme::Copy => Reason::Foreign,
             Err(Error::Unprofitable) => Reason::Faults,
             Err(Error::Framed) => Reason::Unshown,
             Err(Error::Memory(MemoryError::Irreplaceable { .. })) => Reason::Irreplaceable,
-            Err(Error::Memory(_)) if planned == Scheme::EmulatedCopy => Reason::Kernel,
+            Err(Error::Memory(_)) if chosen == Scheme::EmulatedCopy => Reason::Kernel,
             result => return result,
         };
         // Nothing has been taken; copy's operations do the same for the client.

@@ -52,7 +52,7 @@ impl Consumer {
     /// Whether a record is there, or something that a peer makes look like a record.
     #[inline]
     pub fn is_ready(&self) -> bool {
-        // Of a record of two lines, both are on their way at the same time.
+        // Both lines of a record that has two are on their way at the same time.
         self.direction.prefetch(self.head + 1);
         self.direction.line(self.head).header().is_of(self.head) && self.broken.is_none()
     }

@@ -312,7 +312,8 @@ impl Pending<'static> {
     ///
     /// It runs once: with the reply, or with the error if the request was aborted, its time is over, or its server has dropped it, has panicked
     /// or has gone. If the reply is there already, it runs at once. A child made by fork runs no continuation of its parent's; one that calls
-    /// this has it run with [`Error::Inherited`], and one that `act` forks in a thread of Genie's ends when `act` returns there. A panic of `act` ends there, after the panic hook.
+    /// this has it run with [`Error::Inherited`], and one that `act` forks in a thread of Genie's ends when `act` returns there. A panic of
+    /// `act` ends there, after the panic hook.
     ///
     /// Until it has run, it keeps the server: one in this process is not dropped and does not hear that its client has left, and a
     /// connection stays open, even if the program has dropped all handles. So if the server never replies, it never runs. Give a request a

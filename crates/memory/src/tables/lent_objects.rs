@@ -117,9 +117,12 @@ impl LentObjects {
 
     /// Whether granules of a run are of frames, those of pools that are gone included.
     pub(crate) fn any_framed(&self, run: Run) -> bool {
-        let mut here = self.objects.range(..run.end()).rev();
+        if self.framed == 0 {
+            return false;
+        }
         let in_run = |(start, object): &(&u32, &LentObject)| **start + object.len > run.start;
-        self.framed > 0 && here.by_ref().take_while(in_run).any(|(_, object)| object.origin == Origin::Frames)
+        let mut here = self.objects.range(..run.end()).rev().take_while(in_run);
+        here.any(|(_, object)| object.origin == Origin::Frames)
     }
 
     /// The lender to whose free list a granule of the pool `pool` goes when nobody holds it any more; none if it
