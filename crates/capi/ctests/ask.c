@@ -12,6 +12,18 @@ static void failed(int returned) {
     printf("%d: %s\n", strncmp(io_error_text(), "the server replied", 18) == 0 ? errno : 0, io_error_text());
 }
 
+/* Stops a process that is no child of this one, and waits until it has stopped. */
+static void stop(pid_t pid) {
+    char path[40], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    OK(kill(pid, SIGSTOP));
+    while (state != 'T') {
+        FILE *stat = fopen(path, "r");
+        CHECK(stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(stat);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc != 3)
         return 2;
@@ -36,7 +48,7 @@ int main(int argc, char **argv) {
 
     /* The server is stopped, so that it is killed with the request in its hands. */
     out.header.in_arg_length = sizeof room;
-    OK(kill(pid, SIGSTOP));
+    stop(pid);
     io_request_t request;
     CHECK(io_request(server, (uint32_t)digest, 1, bufv, IO_FOREVER, &request) == IO_PENDING);
     OK(kill(pid, SIGKILL));

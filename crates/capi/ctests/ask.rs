@@ -31,6 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // The server is stopped, so that it is killed with the request in its hands.
     kill_process(pid, Signal::STOP)?;
+    let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    while !std::fs::read_to_string(&stat)?.contains(") T ") {}
     let pending = genie.request(&server, digest).out(Out::copy(text)).room(80).submit()?;
     kill_process(pid, Signal::KILL)?;
     failed(pending.sync());

@@ -79,7 +79,9 @@ class keeper {
         kill(pid_, SIGKILL);
         CHECK(waitpid(pid_, nullptr, 0) == pid_);
     }
-    void stop(bool stops) const { CHECK(kill(pid_, stops ? SIGSTOP : SIGCONT) == 0); }
+    // It has stopped when this returns: the signal alone leaves it time to answer.
+    void stop() const { CHECK(kill(pid_, SIGSTOP) == 0 && waitpid(pid_, nullptr, WUNTRACED) == pid_); }
+    void go_on() const { CHECK(kill(pid_, SIGCONT) == 0); }
 };
 
 static bool sums(const genie::peer &server, const genie::buffer &data) {
@@ -114,11 +116,11 @@ static void untrusted(const genie::interface &io) {
 static void connect_timeout(const genie::interface &io) {
     keeper keeper;
     genie::server server(io, "keeper", waiting());
-    keeper.stop(true);
+    keeper.stop();
     genie::connect_options brief;
     brief.timeout = nanoseconds(20ms).count();
     THROWS(EHOSTDOWN, genie::server(io, "keeper", brief));
-    keeper.stop(false);
+    keeper.go_on();
     CHECK(!server.is_gone());
 }
 
@@ -187,12 +189,12 @@ static void kernel_never_stores() {
         fill(data, 2);
         std::uint8_t expected = 0;
         for (unsigned char each : data) expected = static_cast<std::uint8_t>(expected + each);
-        keeper.stop(true);
+        keeper.stop();
         genie::pending pending = genie::request(server, SUM).out(data).room(1).submit();
         const int zeros = open("/dev/zero", O_RDONLY);
         const ssize_t stored = read(zeros, data.data(), 4096);
         close(zeros);
-        keeper.stop(false);
+        keeper.go_on();
         genie::reply reply = pending.sync();
         CHECK(reply.argument() == std::string(1, static_cast<char>(expected)));
         copied[i] = reply.receipt().copied;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use genie_channel::directory::Directory;
 use genie_sys::process::Pid;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
 
 use crate::scene::HONEST;
 use crate::{
@@ -187,6 +187,7 @@ impl Attacker {
     pub(crate) fn stop(&self) {
         let pid = Pid::from_raw(self.child.id() as i32).expect("a child's number");
         kill_process(pid, Signal::STOP).expect("a child that is there");
+        waitpid(Some(pid), WaitOptions::UNTRACED).expect("a child that stops");
     }
 
     /// Kills it, and waits until it is gone.
