@@ -137,6 +137,12 @@ impl Incoming {
         self.work().buffer(index).map_or(0, Seen::elements)
     }
 
+    /// How long element `element` of buffer `index` is: for a server that has data of its own for each element
+    /// ([`Incoming::overlay`]). 0 if there is no such element.
+    pub fn element_len(&self, index: usize, element: usize) -> usize {
+        self.work().buffer(index).and_then(|buffer| buffer.element_len(element)).unwrap_or(0)
+    }
+
     /// Whether the request has no buffers.
     pub fn is_empty(&self) -> bool {
         self.buffers() == 0

@@ -448,6 +448,14 @@ impl<'w> Seen<'w> {
         }
     }
 
+    /// How long an element is; none if it has no such element.
+    pub(crate) fn element_len(self, element: usize) -> Option<usize> {
+        match self {
+            Self::Short(short) => (element == 0).then(|| short.len()),
+            Self::Whole(buffer) => buffer.elements.get(element).map(WorkElement::len),
+        }
+    }
+
     #[inline]
     pub(crate) fn is_kept(self) -> bool {
         match self {
