@@ -7,6 +7,7 @@ mod framed;
 mod input;
 mod output;
 mod overlays;
+mod patching;
 mod subcontract;
 
 use genie_conformance::{Buffering, Guard, Setup};
