@@ -48,7 +48,8 @@
 //! - A client that keeps several requests in flight uses a [`BufferRing`]; one with many takes them from [`Completions`], or says
 //!   what follows each reply by [`Pending::then`].
 //! - A server that hands out data as it comes keeps [`Streams`], and its client reads a [`Stream`].
-//! - Data that arrives behind headers comes to lie at the beginning of a page by [`HeaderPatching`].
+//! - Data that arrives behind headers comes to lie at the beginning of a page by [`HeaderPatching`]; headers and trailers of fixed
+//!   lengths come apart from it by [`intersperse`].
 //! - A client whose server may be restarted holds a [`Reconnecting`].
 //! - [`memory`] is a test server: it keeps what it is sent in memory, so that a client can be tried before there is a server.
 //! - Programs need nothing of [`mechanism`], unless they choose their memory themselves, or measure.
@@ -80,6 +81,7 @@ mod names {
     pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};
     pub use genie_series::{
         BufferRing, HeaderPatching, Part, Parts, PerClient, Reconnecting, Stream, Streams, Unpatchable,
+        intersperse,
     };
 }
 

@@ -5,12 +5,14 @@
 
 mod buffer_ring;
 mod header_patching;
+mod interspersed;
 mod per_client;
 mod reconnecting;
 mod stream;
 
 pub use buffer_ring::BufferRing;
 pub use header_patching::{HeaderPatching, Unpatchable};
+pub use interspersed::intersperse;
 pub use per_client::PerClient;
 pub use reconnecting::Reconnecting;
 pub use stream::{Part, Parts, Stream, Streams};

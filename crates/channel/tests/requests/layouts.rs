@@ -12,10 +12,11 @@ use genie_channel::wire::control::{
 use genie_channel::{Connect, ConnectOptions, Listener, Running, ServeOptions};
 use genie_conformance::bytes::{pattern, same};
 use genie_io::{
-    Client, ClientId, Error, In, Incoming, Interface, Limits, Preference, Preferences, RequestId, Server,
+    Client, ClientId, Error, Incoming, Interface, Limits, Preference, Preferences, RequestId, Server,
     ServerError, ServerHandle, Service, ServiceId,
 };
 use genie_passing::{Overlays, Preferred};
+use genie_series::intersperse;
 use genie_sys::GranuleKind;
 use genie_sys::lock::Mutex;
 use genie_sys::socket::Socket;
@@ -206,8 +207,8 @@ fn receive(interface: &Interface, server: &ServerHandle, answer: &Preference) ->
     let mut data = interface.allocate_at(layout.offset, layout.len).expect("a buffer");
     data.fill(0x5a);
     let argument = vec![0; layout.trailer];
-    let request = interface.request(server, PACKET).argument(&argument).input(In::copy(&mut header));
-    let request = request.and_input(In::emulated_copy(&mut data)).and_input(In::copy(&mut trailer));
+    let request = interface.request(server, PACKET).argument(&argument);
+    let request = intersperse(request, layout, [&mut header, &mut data, &mut trailer]);
     let reply = request.send().expect("a packet");
     assert_eq!(reply.actual(), HEADER + LEN + argument.len());
     let receipt = reply.buffers[0].elements[1].receipt;
