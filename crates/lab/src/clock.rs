@@ -3,16 +3,13 @@
 use std::time::Duration;
 
 use genie_sys::machine;
-use rustix::time::{ClockId, clock_gettime};
 
 /// How often reading the CPU clock is timed.
 const READINGS: usize = 101;
 
 /// Nanoseconds since some moment that is the same for all processes.
-#[doc(alias = "CLOCK_MONOTONIC")]
 pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    machine::monotonic_time().as_nanos() as u64
 }
 
 /// A clock of CPU time that subtracts the cost of reading it.

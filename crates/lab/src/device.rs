@@ -5,7 +5,7 @@
 //! the adapter, the wire and both hosts are processes of one machine.
 //! How: requests meet at ports. When sender and receiver are both there, the receiver's buffer is made ready, and the data
 //! is copied once, from the sender's buffer to the receiver's: that copy stands for the wire, at the rate that was set. The
-//! receiver gets its reply first, then the sender. The device waits for its tokens by spinning, as hardware would.
+//! receiver gets its reply first, then the sender. The device waits by spinning, as hardware would.
 //! A receiver that asks is told how long the longest datagram was that came to its port, and when that changes (MTU tracking).
 //! Invariants: a request that waits is let go when it is aborted, or when its client has left.
 //! Limits: 1024 requests wait, and 1024 ports are tracked; a datagram that is longer than the receiver's buffer is cut. There is one
@@ -13,7 +13,6 @@
 //! Source: J. C. Brustoloni's thesis, §6.4 (early demultiplexing, MTU tracking), §8.1.
 
 mod ports;
-mod rate;
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -23,10 +22,10 @@ use genie::{
     Client, ClientId, Data, DataMut, Incoming, Preferences, RequestId, Server, ServerError, Service,
     ServiceId,
 };
+use genie_net::{Line, Rate};
 use genie_sys::lock::Mutex;
 
 use ports::{Met, Ports, Side};
-pub use rate::{Bucket, Rate};
 
 /// Passes output buffer 0 to the client that receives at the port in the argument (see [`argument`]).
 pub const TRANSMIT: ServiceId = ServiceId(0);
@@ -52,6 +51,11 @@ pub fn argument(port: u32) -> [u8; 4] {
 /// The port that an argument names.
 fn port(argument: &[u8]) -> Option<u32> {
     argument.try_into().ok().map(u32::from_le_bytes)
+}
+
+/// How many bytes go at once at a rate of `bits` bits a second: as many as take 5 µs, within bounds.
+fn chunk(bits: u64) -> usize {
+    (bits / 8 / 200_000).clamp(4 << 10, 64 << 10) as usize
 }
 
 /// The device.
@@ -129,9 +133,9 @@ impl Loop {
         let len = from.len().min(receiver.len(0));
         receiver.fill(0, |to| {
             let rate = self.rate.lock();
-            match Bucket::new(*rate, self.opened.elapsed()) {
-                Some(bucket) => self.pace(bucket, rate.chunk(), &from.part(0..len), &to),
-                None => drop(to.copy_data(&from)),
+            match *rate {
+                Rate::Unlimited => drop(to.copy_data(&from)),
+                Rate::Bits(bits) => self.pace(Line::new(*rate), chunk(bits), &from.part(0..len), &to),
             }
             len
         })?;
@@ -139,11 +143,12 @@ impl Loop {
     }
 
     /// Copies chunk by chunk, each chunk at the time when it would have gone over the wire.
-    fn pace(&self, mut bucket: Bucket, chunk: usize, from: &Data<'_>, to: &DataMut<'_>) {
-        let len = from.len();
+    fn pace(&self, mut line: Line, chunk: usize, from: &Data<'_>, to: &DataMut<'_>) {
+        let (len, begun) = (from.len(), self.opened.elapsed());
         for start in (0..len).step_by(chunk) {
-            let range = start..len.min(start.saturating_add(chunk));
-            while !bucket.take(range.len(), self.opened.elapsed()) {
+            let range = start..len.min(start + chunk);
+            let sent = line.send(range.len() as u64, begun);
+            while self.opened.elapsed() < sent {
                 std::hint::spin_loop();
             }
             to.part(range.clone()).copy_data(&from.part(range));

@@ -5,7 +5,6 @@
 
 pub mod amounts;
 pub mod call;
-pub mod checksum;
 pub mod circumstances;
 pub mod client_buffer;
 pub mod clock;

@@ -30,13 +30,14 @@ use genie::{Pending, Scheme};
 use rustix::process::Pid;
 
 use crate::clock::{CpuClock, now_ns};
-use crate::device::{PACE, Rate};
+use crate::device::PACE;
 use crate::error::{Error, Result};
 use crate::interface::Granule;
 use crate::operations::OperationTime;
 use crate::peer::Peer;
 use crate::protocol::Check;
 use client::Client;
+use genie_net::Rate;
 pub use meter::Measure;
 use meter::Meter;
 pub(crate) use order::Order;

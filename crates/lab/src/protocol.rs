@@ -27,8 +27,8 @@ use genie::{
 use genie_sys::lock::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::checksum::Checksum;
 use crate::device::{DISCARD, RECEIVE, TRANSMIT};
+use genie_net::checksum::Checksum;
 use header::Header;
 
 /// How datagrams are protected against damage.

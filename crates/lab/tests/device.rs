@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
 use genie::{Connect, Error, In, Interface, Out, Pending, ServerHandle};
-use genie_lab::device::{DISCARD, Loop, PACE, RECEIVE, Rate, TRANSMIT, argument};
+use genie_lab::device::{DISCARD, Loop, PACE, RECEIVE, TRANSMIT, argument};
 use genie_lab::interface::Granule;
+use genie_net::Rate;
 
 /// Long enough for whatever happens soon, on however busy a machine.
 const SOON: Duration = Duration::from_secs(20);

@@ -4,10 +4,10 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use genie::{Completer, In, Interface, Out, Pending, ServerHandle};
-use genie_lab::checksum::Checksum;
 use genie_lab::device::{Loop, RECEIVE, TRANSMIT, argument};
 use genie_lab::interface::Granule;
 use genie_lab::protocol::{Check, Protocol};
+use genie_net::checksum::Checksum;
 use genie_sys::poll::readable;
 
 const LEN: usize = 10_000;

@@ -98,6 +98,12 @@ pub fn process_cpu_time() -> Duration {
     time_of(ClockId::ProcessCPUTime)
 }
 
+/// The time since the machine was started, which is the same for all processes.
+#[doc(alias = "CLOCK_MONOTONIC")]
+pub fn monotonic_time() -> Duration {
+    time_of(ClockId::Monotonic)
+}
+
 /// The time since the machine was started, as of the kernel's last tick: a cheap clock that stands still for milliseconds.
 pub fn coarse_time() -> Duration {
     time_of(ClockId::MonotonicCoarse)

@@ -17,7 +17,6 @@ use super::latency::{LONGEST, PAPER_LEN};
 use super::reading::{MISSING, Reading};
 use super::sweep::{self, Setting, Sweep};
 use super::turns::Subject;
-use crate::checksum::Checksum as Kind;
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use crate::findings::{Conclusion, Scale, Table, row};
@@ -25,6 +24,7 @@ use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::parties::{Route, Transfer};
 use crate::protocol::Check;
+use genie_net::checksum::Checksum as Kind;
 
 const ID: &str = "checksum";
 

@@ -13,11 +13,11 @@ use super::described::{Described, Measuring};
 use super::latency::{self, LONGEST, PAPER_LEN, schemes};
 use super::reading::{MISSING, Reading, bytes, ends, findings, per_cent, shown, throughput};
 use crate::amounts::significant;
-use crate::device::Rate;
 use crate::experiment::{Claim, Declaration};
 use crate::findings::{Axis, Conclusion, Curve, Figure, Finding, Judgement, Scale, Table, row};
 use crate::measurement::{Measurements, Quantity};
 use crate::papers::brustoloni::{self, ProcessingTime};
+use genie_net::Rate;
 
 /// The experiment.
 pub(super) static CPU: Described =

@@ -13,12 +13,12 @@ use super::reading::{Reading, bytes, slug};
 use super::sweep::{Setting, Sweep};
 use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject};
 use crate::amounts::significant;
-use crate::device::Rate;
 use crate::experiment::{Claim, Declaration, Options};
 use crate::findings::{Conclusion, Figure, Scale, Table, row};
 use crate::measurement::{Measurements, Quantity};
 use crate::papers::brustoloni::{self, EquivalentThroughput};
 use crate::parties::Seats;
+use genie_net::Rate;
 
 /// The experiment's id.
 pub(super) const ID: &str = "latency";

@@ -17,7 +17,6 @@ use super::latency;
 use super::programs;
 use super::reading::{Reading, bytes, findings};
 use crate::amounts::significant;
-use crate::device::Rate;
 use crate::experiment::{Claim, Declaration};
 use crate::findings::{Axis, Conclusion, Curve, Figure, Judgement, Table, row};
 use crate::measurement::{Measurements, Quantity};
@@ -26,6 +25,7 @@ use crate::model::measured::Operations;
 use crate::model::projection::{Cost, Speedup, advantage, break_even};
 use crate::model::reproduced::{KEY, projections};
 use crate::papers::Rounding;
+use genie_net::Rate;
 
 /// The experiment.
 pub(super) static PROJECTION: Described =

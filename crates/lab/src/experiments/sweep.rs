@@ -7,13 +7,13 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::turns::{Subject, Turns, WARM_UP};
-use crate::device::Rate;
 use crate::error::{Error, Result};
 use crate::experiment::{Options, Sitting, Step};
 use crate::interface::Granule;
 use crate::length;
 use crate::measurement::Measured;
 use crate::parties::{Parties, Route, Stage};
+use genie_net::Rate;
 
 /// More rounds than this give no more information.
 const ROUNDS_MOST: usize = 300;

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use genie::Scheme;
-use genie_lab::checksum::Checksum;
 use genie_lab::counter::{Counting, Event, Modes};
-use genie_lab::device::Rate;
 use genie_lab::error::Error;
 use genie_lab::interface::Granule;
 use genie_lab::model::breakdown::{Buffering, receiver_rows, sender_rows};
 use genie_lab::parties::{Effect, Measure, Parties, Route, Stage, Transfer};
 use genie_lab::protocol::Check;
 use genie_lab::samples::Samples;
+use genie_net::Rate;
+use genie_net::checksum::Checksum;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Whole granules, and more than any threshold.

@@ -7,9 +7,9 @@
 use super::super::latency::{self, schemes};
 use super::super::reading::Reading;
 use crate::counter::{Counting, Modes};
-use crate::device::Rate;
 use crate::findings::{Figure, Scale, Table};
 use crate::measurement::{Measurements, Quantity};
+use genie_net::Rate;
 
 /// The modes in which instructions were counted, mostly a single one.
 fn counted(measurements: &Measurements) -> impl Iterator<Item = (Modes, Reading<'_>)> {

@@ -6,7 +6,6 @@ use genie::Scheme;
 use genie_passing::Recorder;
 
 use super::pooled::Pooled;
-use crate::device::Rate;
 use crate::error::{Error, Result};
 use crate::experiment::{Options, Sitting, Step};
 use crate::experiments::turns::transfer;
@@ -18,6 +17,7 @@ use crate::operations::OperationTime;
 use crate::parties::{Measure, Parties, Transfer, Transferred};
 use crate::random::Random;
 use crate::samples::nanoseconds;
+use genie_net::Rate;
 
 /// How often each scheme passes data shorter than `LONG`.
 const ROUNDS: usize = 100;

@@ -4,13 +4,13 @@ use std::hint::black_box;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::checksum::Checksum;
 use crate::error::Result;
 use crate::experiment::{Options, Sitting, Step};
 use crate::experiments::alone::{Alone, timed};
 use crate::experiments::single_copy_tcp::ID;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::model::single_copy::Costs;
+use genie_net::checksum::Checksum;
 
 /// Bytes of a packet.
 pub(super) const PACKET: usize = 4096;

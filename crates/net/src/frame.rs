@@ -1,0 +1,164 @@
+//! Frames, as they arrive at an adapter.
+//!
+//! Why: between the sender's buffers and the receiver's there is one copy, the wire's, which stands for what two devices' DMA would do.
+//! How: a frame is a view of bytes in the sender's buffers. Damage on the way is a list of changes that are made behind that copy, so a
+//! damaged frame needs no memory of its own.
+
+use std::ops::Range;
+
+use genie_memory::{Data, DataMut};
+
+use crate::checksum::Sum;
+
+/// Half of a small first-level cache.
+const BLOCK: usize = 16 << 10;
+const SHORT: usize = 512;
+
+/// Bits that the wire turned over: the place of a byte, and the bits of it.
+pub type Flip = (usize, u8);
+
+/// A frame on the wire: bytes that are the sender's, for the time of one call.
+#[derive(Debug, Clone)]
+pub struct Frame<'f> {
+    bytes: Data<'f>,
+    flips: &'f [Flip],
+}
+
+impl<'f> Frame<'f> {
+    /// A frame that arrives as it was sent.
+    pub fn new(bytes: Data<'f>) -> Self {
+        Self { bytes, flips: &[] }
+    }
+
+    /// A frame in which bits were turned over that its own check did not find.
+    pub fn damaged(bytes: Data<'f>, flips: &'f [Flip]) -> Self {
+        Self { bytes, flips }
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Copies bytes from `at` on to `into`, as many as there are; returns how many.
+    pub fn read(&self, at: usize, into: &mut [u8]) -> usize {
+        let range = self.range(at, into.len());
+        let len = self.bytes.part(range.clone()).copy_to(into);
+        for (place, bits) in self.flips_in(&range) {
+            into[place - range.start] ^= bits;
+        }
+        len
+    }
+
+    /// Stores bytes `from` into as many of `into`: the wire's copy.
+    ///
+    /// # Panics
+    /// When the frame is shorter.
+    pub fn store(&self, from: Range<usize>, into: &DataMut<'_>) {
+        into.copy_data(&self.bytes.part(from.clone()));
+        for (place, bits) in self.flips_in(&from) {
+            let byte = into.part(place - from.start..place - from.start + 1);
+            let mut is = [0];
+            byte.copy_to(&mut is);
+            byte.copy_from(&[is[0] ^ bits]);
+        }
+    }
+
+    /// The same, and adds the bytes to `sum`, as they are stored. Each is loaded once from the sender's memory.
+    ///
+    /// # Panics
+    /// When the frame is shorter.
+    pub fn store_summed(&self, from: Range<usize>, into: &DataMut<'_>, sum: &mut Sum) {
+        let start = from.start;
+        self.for_each_block(from, |at, block| {
+            sum.add(block);
+            into.part(at - start..at - start + block.len()).copy_from(block);
+        });
+    }
+
+    /// Adds bytes `range` to `sum`.
+    ///
+    /// # Panics
+    /// When the frame is shorter.
+    pub fn sum(&self, range: Range<usize>, sum: &mut Sum) {
+        self.for_each_block(range, |_, block| sum.add(block));
+    }
+
+    /// Shows bytes `range` to `see`, with their places, as many at a time as stay in the first-level cache.
+    fn for_each_block(&self, range: Range<usize>, see: impl FnMut(usize, &[u8])) {
+        assert!(range.end <= self.len(), "bytes {range:?} are asked for of a frame of {} bytes", self.len());
+        match range.len() {
+            // Clearing a block takes longer than copying so few bytes.
+            ..=SHORT => self.for_each_block_of::<SHORT>(range, see),
+            _ => self.for_each_block_of::<BLOCK>(range, see),
+        }
+    }
+
+    fn for_each_block_of<const LEN: usize>(&self, range: Range<usize>, mut see: impl FnMut(usize, &[u8])) {
+        let mut block = [0; LEN];
+        for at in range.clone().step_by(LEN) {
+            let here = &mut block[..LEN.min(range.end - at)];
+            self.read(at, here);
+            see(at, here);
+        }
+    }
+
+    fn range(&self, at: usize, most: usize) -> Range<usize> {
+        let len = self.len();
+        at.min(len)..at.saturating_add(most).min(len)
+    }
+
+    fn flips_in(&self, range: &Range<usize>) -> impl Iterator<Item = Flip> + use<'f> {
+        let range = range.clone();
+        self.flips.iter().copied().filter(move |(place, _)| range.contains(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use genie_conformance::{Guard, Setup};
+    use genie_memory::GranuleKind;
+    use genie_passing::Overlays;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::checksum::Checksum;
+
+    proptest! {
+        #[test]
+        fn what_is_stored_in_parts_has_the_damage_and_the_checksum_of_the_whole(
+            bytes in prop::collection::vec(any::<u8>(), 1..40_000),
+            flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 0..4),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+        ) {
+            let setup = Setup { guard: Guard::Never, ..Setup::plain(GranuleKind::Base) };
+            let flips: Vec<Flip> = flips.into_iter().map(|(at, bits)| (at.index(bytes.len()), bits)).collect();
+            let frame = Frame::damaged(Data::from(&bytes[..]), &flips);
+            let mut expected = bytes.clone();
+            flips.iter().for_each(|(at, bits)| expected[*at] ^= bits);
+            let mut cuts: Vec<_> = cuts.into_iter().map(|at| at.index(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            for kind in Checksum::ALL {
+                let memory = setup.space("frames", 4 << 20).expect("memory");
+                let memory = Overlays::reserve(&memory, 0, bytes.len(), 2).expect("two buffers");
+                let [stored, plain] = [(); 2].map(|()| memory.allocate().expect("a buffer"));
+                let mut sums = [Sum::new(kind), Sum::new(kind)];
+                for part in cuts.windows(2) {
+                    let part = part[0]..part[1];
+                    frame.store_summed(part.clone(), &stored.data().part(part.clone()), &mut sums[0]);
+                    frame.store(part.clone(), &plain.data().part(part.clone()));
+                    frame.sum(part, &mut sums[1]);
+                }
+                prop_assert_eq!(stored.data().mismatch(&expected), None);
+                prop_assert_eq!(plain.data().mismatch(&expected), None);
+                prop_assert_eq!(sums.map(Sum::finish), [kind.of(&expected); 2]);
+            }
+        }
+    }
+}
