@@ -1,0 +1,365 @@
+//! Assembly: from the pieces of packets to one client's input.
+//!
+//! How: an input is *posted* where the adapter keeps lists for ports: its memory is made ready and pinned, and what the adapter stores at
+//! its place in there is in place. Whatever lies elsewhere is moved there once the adapter stores nothing into the input any more, since
+//! each segment is filled once, so what was stored stays where it is until then. An input that is not posted gets the adapter's own
+//! buffers overlaid, or linked to it.
+//! Invariants: until [`Assembly::finish`], nothing of what was received is in the input's own memory but what the adapter has stored there.
+//! Source: thesis §6.4, §6.5, §7.4.3, §7.4.4.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use genie_io::{Error, Incoming, InputPin};
+use genie_memory::Data;
+use genie_passing::Chain;
+use smallvec::SmallVec;
+
+use crate::adapter::Gathered;
+use crate::adapter::{Adapter, Piece, Port, Posting, PostingId, Segment};
+
+/// Input buffer 0 of a request, as far as it has come.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    request: Incoming,
+    room: usize,
+    posted: Option<Posted>,
+    /// What has come, in order, without gaps.
+    parts: SmallVec<[Part; 4]>,
+    received: usize,
+}
+
+/// What the adapter stores into an input.
+#[derive(Debug)]
+struct Posted {
+    id: PostingId,
+    pin: Arc<InputPin>,
+    /// Where the segments begin in the input; none for those that are for headers and trailers.
+    starts: SmallVec<[Option<usize>; 4]>,
+}
+
+/// Some of the bytes that have come.
+#[derive(Debug)]
+struct Part {
+    /// Where in the input they are to be.
+    to: usize,
+    from: Source,
+}
+
+/// Where bytes are that have come.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// There.
+    InPlace(usize),
+    /// In a piece of a packet.
+    Piece(Piece),
+    /// Copied, since they lay in memory of a request that is over.
+    Copied(Vec<u8>),
+}
+
+/// An input that is filled.
+pub(crate) struct Finished {
+    /// To be replied to, with no lock held.
+    pub(crate) request: Incoming,
+    /// Why not with success.
+    pub(crate) result: Result<(), Error>,
+    /// How many bytes the host has copied.
+    pub(crate) copied: usize,
+}
+
+/// A segment as a driver lays it out: so many bytes of the input, or of headers or trailers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Laid {
+    Data(usize),
+    Apart(usize),
+}
+
+impl Assembly {
+    pub(crate) fn new(request: Incoming) -> Self {
+        let room = request.len(0);
+        Self { request, room, posted: None, parts: SmallVec::new(), received: 0 }
+    }
+
+    pub(crate) fn request(&self) -> &Incoming {
+        &self.request
+    }
+
+    /// How many bytes have come.
+    pub(crate) fn received(&self) -> usize {
+        self.received
+    }
+
+    /// How many more there is room for.
+    pub(crate) fn left(&self) -> usize {
+        self.room - self.received
+    }
+
+    pub(crate) fn posting(&self) -> Option<PostingId> {
+        self.posted.as_ref().map(|posted| posted.id)
+    }
+
+    /// Has the adapter store into the input, from what has come on, in segments of these lengths. It stays as it was where the adapter
+    /// cannot.
+    pub(crate) fn post(
+        &mut self,
+        adapter: &mut dyn Adapter,
+        port: Port,
+        id: PostingId,
+        layout: impl IntoIterator<Item = Laid>,
+    ) -> Result<(), Error> {
+        let pin = match &self.posted {
+            Some(posted) => Arc::clone(&posted.pin),
+            None => Arc::new(self.request.pin_input(0, 0..self.room)?),
+        };
+        let (mut starts, mut segments, mut at) = (SmallVec::new(), Vec::new(), self.received);
+        for laid in layout {
+            match laid {
+                Laid::Data(len) => {
+                    let len = len.min(self.room - at);
+                    starts.push(Some(at));
+                    segments.push(Segment::Pinned(Arc::clone(&pin), at..at + len));
+                    at += len;
+                }
+                Laid::Apart(len) => {
+                    starts.push(None);
+                    segments.push(Segment::Own(vec![0; len].into()));
+                }
+            }
+        }
+        self.posted = Some(Posted { id, pin, starts });
+        drop(adapter.post(port, Posting { id, segments }, false));
+        Ok(())
+    }
+
+    /// Takes as much as there is room for, and returns the rest.
+    pub(crate) fn take(&mut self, source: Source) -> Option<Source> {
+        let (here, rest) = source.cut(self.left());
+        let len = here.len();
+        if len > 0 {
+            let from = if self.is_in_place(&here) { Source::InPlace(len) } else { here };
+            self.parts.push(Part { to: self.received, from });
+            self.received += len;
+        }
+        (rest.len() > 0).then_some(rest)
+    }
+
+    fn is_in_place(&self, source: &Source) -> bool {
+        let Source::Piece(piece @ Piece::Posted { at, .. }) = source else { return false };
+        self.start_of(piece).is_some_and(|start| start + at == self.received)
+    }
+
+    /// Where the segment begins in this input that a piece lies in.
+    fn start_of(&self, piece: &Piece) -> Option<usize> {
+        let (Piece::Posted { posting, segment, .. }, Some(posted)) = (piece, &self.posted) else {
+            return None;
+        };
+        if posted.id == *posting { posted.starts.get(*segment).copied().flatten() } else { None }
+    }
+
+    /// Copies what lies in memory of a request that is about to be over; returns how many bytes.
+    pub(crate) fn leave(&mut self, adapter: &dyn Adapter, port: Port, id: PostingId) -> usize {
+        self.parts.iter_mut().map(|part| part.from.leave(adapter, port, id)).sum()
+    }
+
+    /// Takes the input back from the adapter, and has what has come passed to the client.
+    pub(crate) fn finish(mut self, adapter: &mut dyn Adapter, port: Port) -> Finished {
+        let filled = if self.posted.is_some() {
+            self.move_in(adapter, port)
+        } else if self.parts.iter().all(|part| matches!(part.from, Source::Piece(Piece::Pooled(_)))) {
+            self.overlay()
+        } else if self.parts.iter().all(|part| matches!(part.from, Source::Piece(Piece::Outboard(_)))) {
+            self.link()
+        } else {
+            self.copy(adapter, port)
+        };
+        self.withdraw(adapter, port);
+        let told = filled.and_then(|copied| self.request.set_actual(0, self.received).map(|()| copied));
+        let (copied, result) = told.map_or_else(|error| (0, Err(error)), |copied| (copied, Ok(())));
+        Finished { request: self.request, result, copied }
+    }
+
+    /// Takes the input back from the adapter: nothing is stored there from now on.
+    pub(crate) fn withdraw(&mut self, adapter: &mut dyn Adapter, port: Port) {
+        if let Some(posted) = self.posted.take() {
+            drop(adapter.reclaim(port, posted.id));
+        }
+    }
+
+    /// The request, without what has come of it.
+    pub(crate) fn into_request(self) -> Incoming {
+        self.request
+    }
+
+    /// Moves what has come to its place in the pinned memory.
+    fn move_in(&mut self, adapter: &dyn Adapter, port: Port) -> Result<usize, Error> {
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.retain(|part| !matches!(part.from, Source::InPlace(_)));
+        // Which way those move that lie in the input already.
+        let shifts = parts.iter().filter_map(|part| match &part.from {
+            Source::Piece(piece @ Piece::Posted { at, .. }) => {
+                self.start_of(piece).map(|start| start + at < part.to)
+            }
+            _ => None,
+        });
+        let (up, down) = shifts.fold((false, false), |(up, down), is_up| (up | is_up, down | !is_up));
+        let mut copied = 0;
+        if up && down {
+            // No order is right for all: what is stored for one may lie where another one is to be.
+            let own = self.posting();
+            copied = parts.iter_mut().filter_map(|part| Some(part.from.leave(adapter, port, own?))).sum();
+        }
+        let Some(posted) = &self.posted else { return Ok(copied) };
+        let into = posted.pin.data();
+        let mut is_whole = true;
+        let mut store = |Part { to, from }: Part| {
+            let len = from.with(adapter, port, |data| into.part(to..to + data.len()).copy_data(&data));
+            is_whole &= len == from.len();
+            copied += len;
+        };
+        match up {
+            // The last one first, each to where nothing lies that is still to be moved.
+            true => parts.into_iter().rev().for_each(&mut store),
+            false => parts.into_iter().for_each(&mut store),
+        }
+        if is_whole { Ok(copied) } else { Err(Error::Dropped) }
+    }
+
+    /// Overlays pooled buffers on the input's elements.
+    fn overlay(&mut self) -> Result<usize, Error> {
+        let pieces = std::mem::take(&mut self.parts).into_iter().filter_map(|part| part.from.into_piece());
+        for (element, pieces) in self.by_element(pieces) {
+            let overlays = pieces.into_iter().filter_map(|piece| match piece {
+                Piece::Pooled(overlay) => Some(overlay),
+                _ => None,
+            });
+            self.request.overlay(0, element, overlays.collect::<Chain>())?;
+        }
+        Ok(0)
+    }
+
+    /// Links buffers in the adapter's memory to the input's elements.
+    fn link(&mut self) -> Result<usize, Error> {
+        let pieces = std::mem::take(&mut self.parts).into_iter().filter_map(|part| part.from.into_piece());
+        for (element, pieces) in self.by_element(pieces) {
+            let buffers = pieces.into_iter().filter_map(|piece| match piece {
+                Piece::Outboard(buffer) => Some(buffer),
+                _ => None,
+            });
+            self.request.outboard(0, element, Box::new(buffers.collect::<Gathered>()))?;
+        }
+        Ok(0)
+    }
+
+    /// The pieces that each element gets.
+    fn by_element(&self, pieces: impl Iterator<Item = Piece>) -> Vec<(usize, SmallVec<[Piece; 4]>)> {
+        let (mut elements, mut pieces, mut rest) = (Vec::new(), pieces, None);
+        for element in 0..self.request.elements(0) {
+            let (mut left, mut here) = (self.request.element_len(0, element), SmallVec::new());
+            while left > 0
+                && let Some(piece) = rest.take().or_else(|| pieces.next())
+            {
+                let (first, behind) = {
+                    let len = piece.len().min(left);
+                    piece.cut(len)
+                };
+                left -= first.len();
+                here.push(first);
+                rest = (!behind.is_empty()).then_some(behind);
+            }
+            if !here.is_empty() {
+                elements.push((element, here));
+            }
+        }
+        elements
+    }
+
+    /// Copies what has come into memory that is made for the request.
+    fn copy(&mut self, adapter: &dyn Adapter, port: Port) -> Result<usize, Error> {
+        let (parts, into) = (std::mem::take(&mut self.parts), self.request.ready(0)?);
+        let copied = parts.iter().map(|Part { to, from }| {
+            from.with(adapter, port, |data| into.part(*to..to + data.len()).copy_data(&data))
+        });
+        Ok(copied.sum())
+    }
+}
+
+impl Source {
+    /// How many bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::InPlace(len) => *len,
+            Self::Piece(piece) => piece.len(),
+            Self::Copied(bytes) => bytes.len(),
+        }
+    }
+
+    /// Cuts it in two, the first `middle` bytes, or as many as there are, and the rest.
+    fn cut(self, middle: usize) -> (Self, Self) {
+        let middle = middle.min(self.len());
+        match self {
+            Self::InPlace(len) => (Self::InPlace(middle), Self::InPlace(len - middle)),
+            Self::Piece(piece) => {
+                let (first, rest) = piece.cut(middle);
+                (Self::Piece(first), Self::Piece(rest))
+            }
+            Self::Copied(mut bytes) => {
+                let rest = bytes.split_off(middle);
+                (Self::Copied(bytes), Self::Copied(rest))
+            }
+        }
+    }
+
+    /// Copies the bytes if they lie in memory of this request, which is about to be over; returns how many it has copied.
+    pub(crate) fn leave(&mut self, adapter: &dyn Adapter, port: Port, id: PostingId) -> usize {
+        if !matches!(self, Self::Piece(Piece::Posted { posting, .. }) if *posting == id) {
+            return 0;
+        }
+        *self = Self::Copied(self.with(adapter, port, |data| data.to_vec()));
+        self.len()
+    }
+
+    fn into_piece(self) -> Option<Piece> {
+        match self {
+            Self::Piece(piece) => Some(piece),
+            Self::InPlace(_) | Self::Copied(_) => None,
+        }
+    }
+
+    /// Shows the bytes; none if they are in place, or gone.
+    fn with<R>(&self, adapter: &dyn Adapter, port: Port, see: impl FnOnce(Data<'_>) -> R) -> R {
+        match self {
+            Self::InPlace(_) => see(Data::default()),
+            Self::Copied(bytes) => see(bytes[..].into()),
+            Self::Piece(piece) => with_bytes(piece, adapter, port, see),
+        }
+    }
+}
+
+/// Shows a piece's bytes to `see`, where they lie; none if they are in a segment that the adapter has no more.
+pub(crate) fn with_bytes<R>(
+    piece: &Piece,
+    adapter: &dyn Adapter,
+    port: Port,
+    see: impl FnOnce(Data<'_>) -> R,
+) -> R {
+    match piece {
+        Piece::Pooled(overlay) => see(overlay.data().into_data()),
+        Piece::Outboard(buffer) => see(buffer.data()),
+        Piece::Posted { posting, segment, at, len } => match adapter.segment(port, *posting, *segment) {
+            Some(segment) => segment.with(*at..at + len, see),
+            None => see(Data::default()),
+        },
+    }
+}
+
+/// Cuts pieces down to bytes `range` of them all.
+pub(crate) fn within(pieces: SmallVec<[Piece; 4]>, range: Range<usize>) -> SmallVec<[Piece; 4]> {
+    let mut at = 0;
+    let part = |piece: Piece| {
+        let (start, end) = (at, at + piece.len());
+        at = end;
+        let (from, to) = (range.start.clamp(start, end) - start, range.end.clamp(start, end) - start);
+        (from < to).then(|| piece.cut(to).0.cut(from).1)
+    };
+    pieces.into_iter().filter_map(part).collect()
+}

@@ -1,0 +1,6 @@
+//! Transfers over every kind of adapter: bytes, order, and what was copied.
+
+mod abandoned;
+mod link;
+mod pages;
+mod random;
