@@ -52,6 +52,9 @@ expect 0 '^100 replies, [1-9][0-9]* of them after' "${program}event_loop"
 # Progress, and the rest given up.
 expect 0 '^success: [0-9]+ of 67108864 bytes came$' "${program}progress"
 
+# A pool of the server's own.
+expect 0 '^16 packets: 32 pages changed places, 0 bytes copied; 16 buffers are free again$' "${program}device"
+
 # Copy, and what means the same.
 expect 0 '^held output: .*yes; 8388608 bytes copied$' "${program}copy_semantics" copy
 expect 0 '^held output: .*yes; 0 bytes copied$' "${program}copy_semantics" emulated-copy

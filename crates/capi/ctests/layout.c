@@ -24,6 +24,8 @@ SAME(struct io_service_mapping, 32, preferred_length, 24);
 SAME(struct io_server_buffer, 32, segv, 24);
 SAME(struct io_message, 80, bufv, 72);
 SAME(struct io_reply_message, 56, actualv, 48);
+SAME(struct io_pool_options, 48, away, 40);
+SAME(struct io_overlay_buffer, 40, segv, 32);
 
 int main(void) {
     return 0;

@@ -360,6 +360,47 @@ struct io_message {
     const struct io_server_buffer *bufv;
 };
 
+// How the buffers of a private pool are to be made. Set size to sizeof(struct io_pool_options) and all else to 0, and then what you need.
+struct io_pool_options {
+    // Bytes of this structure, by which later versions of the library know what it has.
+    size_t size;
+    // How many buffers there are, at least 1.
+    size_t count;
+    // How many bytes of data each has, at least 1.
+    size_t length;
+    // Where the data begins in its first granule: pages change places with those of clients' buffers that begin there, too. In a frame,
+    // how many bytes lie in front of the data, which are the server's alone.
+    size_t offset;
+    // 0; or if the buffers are to be frames, which lie one behind the other in one memory object and never leave their places there, for a
+    // device that is told of that memory once: how many bytes each takes, offset and length at least. Only frames whose length is a
+    // multiple of the granule size change places with clients' memory.
+    size_t stride;
+    // Of how many frames clients may have the pages at a time. They come back when the client frees its buffer, or gets other data
+    // there; until then the frame cannot be taken, and data in other frames is copied.
+    size_t away;
+};
+
+// A private pool of overlay buffers, from io_pool_allocate; never 0.
+typedef uint64_t io_pool_t;
+
+// An overlay buffer out of its pool, from io_pool_take, or a part of one; never 0.
+typedef uint64_t io_overlay_t;
+
+// An overlay buffer that is out of its pool, or a part of one.
+struct io_overlay_buffer {
+    // Its name, by which it is overlaid or given back; never given twice.
+    io_overlay_t overlay;
+    // Its bytes, of whose values nothing is known: they may be other clients'.
+    size_t length;
+    // Of a frame: where its bytes begin in the memory of io_pool_memory. Of others SIZE_MAX.
+    size_t place;
+    // How many segments the bytes lie in.
+    size_t segc;
+    // The segments. They stay where they are until the buffer is given back, or made a part; and if it is overlaid, until that request is
+    // replied to.
+    const struct io_segment *segv;
+};
+
 // The interface's default scheme: emulated copy, unless io_set_scheme has changed it.
 #define IO_DEFAULT 0
 
@@ -829,6 +870,94 @@ int io_is_aborted(io_server_t server, io_request_t request);
 //
 // Errors: EBADF, ECHILD, EINVAL.
 int io_server_descriptor(io_server_t server);
+
+// Allocates a private pool (thesis §7.2) of count buffers of a server's own, into which data comes before a request asks for it, as into
+// a network adapter's (thesis §6.1). io_pool_take takes a buffer, io_overlay puts it in the place of a client's. Free the pool by
+// io_pool_free.
+//
+// Pages change places only with those of clients in this program, whose requests are interface 0's; so make the pool of interface 0. All
+// other clients, and all that ask by IO_COPY, get a copy. That clients lay out their buffers to fit, tell them by io_server_prefer, with
+// the offset and length of the pool.
+//
+// Errors: EBADF, ECHILD, EINVAL (a count or length is 0, a frame is shorter than what it holds, or poolp or options is NULL), ENOMEM, EIO
+// (there are no addresses for so many frames).
+//
+// Pointers: options points to a structure of options->size bytes; poolp is valid.
+int io_pool_allocate(io_interface_t interface,
+                     const struct io_pool_options *options,
+                     io_pool_t *poolp);
+
+// Frees a private pool. Its buffers that are out, or overlaid, stay good, and are freed when they would come back.
+//
+// Errors: EBADF (there is no such pool, or it was freed), ECHILD.
+int io_pool_free(io_pool_t pool);
+
+// How many buffers of a pool are free. It may be fewer than were given back: of some, clients have the pages (io_pool_options, away).
+//
+// Errors: EBADF, ECHILD.
+int io_pool_available(io_pool_t pool);
+
+// Where the memory of a pool of frames is, the whole object from its first frame on: to be told to a device, or to the kernel. Whoever has
+// been told of it sees what a client stores into pages that it has got from a frame.
+//
+// Errors: EBADF, ECHILD, EINVAL (the pool is none of frames, or memoryp is NULL).
+//
+// Pointers: memoryp is valid.
+int io_pool_memory(io_pool_t pool,
+                   struct io_segment *memoryp);
+
+// Takes a buffer out of a pool, the one that came back last, to be filled: *bufferp says where its bytes are. Then pass it by io_overlay, or
+// give it back by io_overlay_return.
+//
+// Errors: EBADF, ECHILD, EAGAIN (no buffer is free), EINVAL (bufferp is NULL).
+//
+// Pointers: bufferp is valid.
+int io_pool_take(io_pool_t pool,
+                 struct io_overlay_buffer *bufferp);
+
+// Makes a buffer, or a part of one, its length bytes from byte offset on, which are all that is passed: what came behind a packet's header,
+// say. *bufferp, of which only the name counts, is changed to say what is left.
+//
+// Errors: EBADF (there is no such buffer, or it was given back, or overlaid), ECHILD, EINVAL (it has fewer bytes; or bufferp is NULL).
+//
+// Pointers: bufferp is valid.
+int io_overlay_part(struct io_overlay_buffer *bufferp,
+                    size_t offset,
+                    size_t length);
+
+// Cuts a buffer, or a part of one, in two, for different elements or requests: the first at bytes keep its name, and *restp says what the rest
+// is. *bufferp, of which only the name counts, is changed. The buffer is back in its pool when all parts are.
+//
+// Errors: EBADF, ECHILD, EINVAL (it has fewer bytes; or a pointer is NULL).
+//
+// Pointers: bufferp and restp are valid.
+int io_overlay_cut(struct io_overlay_buffer *bufferp,
+                   size_t at,
+                   struct io_overlay_buffer *restp);
+
+// Gives an overlay buffer, or a part of one, back to its pool without passing it.
+//
+// Errors: EBADF (there is no such buffer, or it was given back before, or overlaid), ECHILD.
+int io_overlay_return(io_overlay_t overlay);
+
+// Overlays buffers of the server's own on an element of an input of a request, in place of io_ready (thesis §7.4.3): the client gets their
+// data, that of the first, then that of the second, and so on, as a packet after the other. Elements are numbered from 0, as the client has
+// made them; an input of which the client has made one has element 0 alone. The reply has to say how many bytes of the input came.
+//
+// The buffers' names are of no use afterwards. Their bytes may still be stored until the reply, io_ready for the input, or io_progress that
+// calls them final. When the request is over, they are back in their pools.
+//
+// Errors: EBADF (there is no such server, request or buffer, or a buffer is named twice), ECHILD, EINVAL (it is no input, or has no such
+// element; the element was made ready, overlaid, linked or forwarded before; or there are no buffers, or too many), EBUSY. Then nothing has
+// changed, and the buffers are still the program's.
+//
+// Pointers: so many names are there as overlayc says.
+int io_overlay(io_server_t server,
+               io_request_t request,
+               size_t buffer,
+               size_t element,
+               size_t overlayc,
+               const io_overlay_t *overlayv);
 
 #ifdef __cplusplus
 }  // extern "C"

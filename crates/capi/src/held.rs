@@ -6,12 +6,15 @@ use std::ffi::CString;
 use std::ops::Range;
 
 use genie_io::{Anticipated, Fragment, Incoming, ServerError};
-use genie_memory::{Data, Direction, Span};
+use genie_memory::Direction;
+use genie_passing::Chain;
 
 use crate::failure::Failure;
 use crate::given::{checked, text};
 use crate::messages::{IO_REQUEST, Message, ReplyMessage, ServerBuffer};
-use crate::types::{IO_IN, IO_OUT, Segment};
+use crate::shown::Shown;
+use crate::taken::Taken;
+use crate::types::{IO_IN, IO_OUT};
 
 /// A request that io_server has brought, with what the program was shown of it.
 #[derive(Debug)]
@@ -19,9 +22,11 @@ pub(crate) struct Held {
     stage: Stage,
     client_name: CString,
     buffers: Vec<ServerBuffer>,
-    segments: Vec<Vec<Segment>>,
+    segments: Vec<Shown>,
     /// The buffers of which parts were forwarded, by their numbers: others may have filled them.
     forwarded: Vec<usize>,
+    /// The inputs whose data the server has in memory of its own, and what the program was shown of that.
+    supplied: Vec<(usize, Vec<Shown>)>,
     /// How many bytes are final, of each buffer up to the last of which the program has said so.
     come: Vec<usize>,
 }
@@ -63,17 +68,18 @@ impl Held {
             buffers: Vec::new(),
             segments: Vec::new(),
             forwarded: Vec::new(),
+            supplied: Vec::new(),
             come: Vec::new(),
             stage: Stage::Moving,
         });
         for index in 0..incoming.buffers() {
-            let segments = incoming.output(index).map(|data| segments(&data)).unwrap_or_default();
+            let segments = incoming.output(index).map(|data| Shown::new(data.segments())).unwrap_or_default();
             let is_input = incoming.direction(index).is_ok_and(|direction| direction == Direction::In);
             held.buffers.push(ServerBuffer {
                 direction: if is_input { IO_IN } else { IO_OUT },
                 length: incoming.len(index),
-                segc: segments.len(),
-                segv: segments.as_ptr(),
+                segc: segments.count(),
+                segv: segments.first(),
             });
             held.segments.push(segments);
         }
@@ -122,10 +128,24 @@ impl Held {
         if self.buffers.get(buffer).filter(is_input).is_some_and(|shown| shown.segc > 0) {
             return Ok(()); // another thread may be at work by what it was shown
         }
-        let found = segments(&self.stage.due()?.ready(buffer)?.into_data());
+        let found = Shown::new(self.stage.due()?.ready(buffer)?.segments());
         let shown = &mut self.buffers[buffer];
-        (shown.segc, shown.segv) = (found.len(), found.as_ptr());
+        (shown.segc, shown.segv) = (found.count(), found.first());
         self.segments[buffer] = found;
+        Ok(())
+    }
+
+    /// Overlays the buffers that `take` gives on an element of an input.
+    pub(crate) fn overlay(
+        &mut self,
+        (buffer, element): (usize, usize),
+        take: impl FnOnce() -> Result<Vec<Taken>, Failure>,
+    ) -> Result<(), Failure> {
+        let incoming = self.stage.due()?;
+        incoming.ensure_unready(buffer, element)?;
+        let (overlays, shown): (Vec<_>, _) = take()?.into_iter().map(Taken::into_parts).unzip();
+        incoming.overlay(buffer, element, overlays.into_iter().flatten().collect::<Chain>())?;
+        self.supplied.push((buffer, shown));
         Ok(())
     }
 
@@ -143,7 +163,10 @@ impl Held {
     /// Whether a buffer is an input that nobody can have filled.
     fn is_unfilled(&self, buffer: usize) -> bool {
         let is_unready = |shown: &ServerBuffer| shown.direction == IO_IN && shown.segc == 0;
-        self.buffers.get(buffer).is_some_and(is_unready) && !self.forwarded.contains(&buffer)
+        let is_supplied = || self.supplied.iter().any(|(supplied, _)| *supplied == buffer);
+        self.buffers.get(buffer).is_some_and(is_unready)
+            && !self.forwarded.contains(&buffer)
+            && !is_supplied()
     }
 
     /// Gives the request to a thread that keeps an output of it, which may take long.
@@ -244,8 +267,8 @@ impl Held {
                     continue;
                 }
                 return Err(Failure::misuse(format!(
-                    "buffer {index} is an input that was made ready or forwarded, and the reply has no actual length for it: say in \
-                     actualv how many bytes of it came, if only 0"
+                    "buffer {index} is an input that was made ready, overlaid or forwarded, and the reply has no actual length for \
+                     it: say in actualv how many bytes of it came, if only 0"
                 )));
             };
             if actual > buffer.length {
@@ -274,13 +297,7 @@ impl Held {
 }
 
 fn unfilled(buffer: usize) -> Failure {
-    Failure::misuse(format!("buffer {buffer} is an input: call io_ready and fill it first"))
-}
-
-fn segments(data: &Data<'_>) -> Vec<Segment> {
-    let segment = |span: &Span| Segment {
-        addr: std::ptr::with_exposed_provenance_mut(span.addr()),
-        length: span.len(),
-    };
-    data.segments().iter().map(segment).collect()
+    Failure::misuse(format!(
+        "buffer {buffer} is an input: call io_ready and fill it first, or overlay buffers of yours"
+    ))
 }

@@ -12,23 +12,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use genie_io::{Interface, Limits, Pending, ServerHandle};
+use genie_passing::Overlays;
 use genie_series::Reconnecting;
 use genie_sys::PerProcess;
 use genie_sys::fork::Maker;
 use genie_sys::lock::{Mutex, RwLock};
 
 use crate::failure::Failure;
+use crate::handles::{self, Handles, unknown};
 use crate::opened::Opened;
 use crate::regions::Regions;
 use crate::registered::Registered;
 use crate::requested::Requested;
+use crate::taken::Taken;
 use crate::types::{io_interface_t, io_request_t, io_server_t};
 
 /// What a process has.
 #[derive(Debug)]
 pub(crate) struct Process {
     maker: Maker,
-    /// If it was forked from a process that had used the library: the least number that can be an interface or server of its own.
+    /// If it was forked from a process that had used the library: the least number that can be a handle of its own.
     child_from: Option<u64>,
     /// The least number that this process has given a request.
     least_request: AtomicU64,
@@ -38,6 +41,8 @@ pub(crate) struct Process {
     ended: Mutex<HashMap<io_server_t, Arc<Registered>>>,
     requests: Mutex<HashMap<io_request_t, Arc<Requested>>>,
     pub(crate) regions: Regions,
+    pub(crate) pools: Handles<Overlays>,
+    pub(crate) overlays: Handles<Taken>,
 }
 
 /// A server that requests can be made of.
@@ -85,8 +90,6 @@ thread_local! {
 }
 
 static PROCESS: PerProcess<Process> = PerProcess::new();
-/// The next interface or server. Requests have smaller numbers: no handle is another one's of another kind.
-static NEXT: AtomicU64 = AtomicU64::new(1 << 48);
 
 /// This process.
 pub(crate) fn process() -> &'static Process {
@@ -96,15 +99,18 @@ pub(crate) fn process() -> &'static Process {
 
 impl Process {
     fn new(is_child: bool) -> Self {
+        let child_from = is_child.then(handles::least);
         Self {
             maker: Maker::this_process(),
-            child_from: is_child.then(|| NEXT.load(Ordering::Relaxed)),
+            child_from,
             least_request: AtomicU64::new(u64::MAX),
             interfaces: RwLock::default(),
             servers: RwLock::default(),
             ended: Mutex::default(),
             requests: Mutex::default(),
             regions: Regions::default(),
+            pools: Handles::new("pool", child_from),
+            overlays: Handles::new("overlay buffer", child_from),
         }
     }
 
@@ -114,7 +120,7 @@ impl Process {
             return Ok(Arc::clone(found));
         }
         if number != 0 {
-            return Err(self.unknown("interface", number, self.child_from));
+            return Err(unknown("interface", number, self.child_from));
         }
         let mut interfaces = self.interfaces.write();
         if let Some(found) = interfaces.get(&0) {
@@ -126,14 +132,14 @@ impl Process {
     }
 
     pub(crate) fn add_interface(&self, opened: Opened) -> io_interface_t {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = handles::next();
         self.interfaces.write().insert(number, Arc::new(opened));
         number
     }
 
     pub(crate) fn remove_interface(&self, number: io_interface_t) -> Result<Arc<Opened>, Failure> {
         let removed = self.interfaces.write().remove(&number);
-        removed.ok_or_else(|| self.unknown("interface", number, self.child_from))
+        removed.ok_or_else(|| unknown("interface", number, self.child_from))
     }
 
     /// A server. Each thread remembers the one that it has named last; to name that again takes no lock.
@@ -154,7 +160,7 @@ impl Process {
     #[inline(never)]
     fn look_up(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
         let found = self.servers.read().get(&number).cloned();
-        let found = found.ok_or_else(|| self.unknown("server", number, self.child_from))?;
+        let found = found.ok_or_else(|| unknown("server", number, self.child_from))?;
         let server = Arc::downgrade(&found);
         let _ = LAST.try_with(|last| last.replace(Last { number, maker: Some(self.maker), server }));
         Ok(found)
@@ -189,8 +195,7 @@ impl Process {
             ));
         }
         let mut servers = self.servers.write();
-        let listed =
-            servers.get_mut(&number).ok_or_else(|| self.unknown("server", number, self.child_from))?;
+        let listed = servers.get_mut(&number).ok_or_else(|| unknown("server", number, self.child_from))?;
         if listed.handle.is_gone() {
             let server = Server::reconnecting(Arc::clone(&gone.client), handle, Arc::clone(again));
             std::mem::replace(listed, Arc::new(server)).is_listed.store(false, Ordering::Release);
@@ -226,14 +231,14 @@ impl Process {
     }
 
     pub(crate) fn add_server(&self, server: Server) -> io_server_t {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = handles::next();
         self.servers.write().insert(number, Arc::new(server));
         number
     }
 
     pub(crate) fn remove_server(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
         let removed = self.servers.write().remove(&number);
-        let removed = removed.ok_or_else(|| self.unknown("server", number, self.child_from))?;
+        let removed = removed.ok_or_else(|| unknown("server", number, self.child_from))?;
         removed.is_listed.store(false, Ordering::Release);
         Ok(removed)
     }
@@ -241,7 +246,7 @@ impl Process {
     pub(crate) fn requested(&self, number: io_request_t) -> Result<Arc<Requested>, Failure> {
         let found = self.requests.lock().get(&number).cloned();
         let least = self.child_from.map(|_| self.least_request.load(Ordering::Relaxed));
-        found.ok_or_else(|| self.unknown("pending request", number, least))
+        found.ok_or_else(|| unknown("pending request", number, least))
     }
 
     /// Enters a request by its number.
@@ -257,15 +262,5 @@ impl Process {
         let pending = requested.take()?;
         self.requests.lock().remove(&pending.id().number());
         Ok(pending)
-    }
-
-    /// There is nothing of this number; `least` is the least that can be this process's own, if it is a child.
-    fn unknown(&self, what: &str, number: u64, least: Option<u64>) -> Failure {
-        if least.is_some_and(|least| number < least) {
-            let sentence =
-                format!("{what} {number} is the parent process's: its handles are of no use after fork");
-            return Failure::new(libc::ECHILD, sentence);
-        }
-        Failure::new(libc::EBADF, format!("there is no {what} {number}, or it is over"))
     }
 }

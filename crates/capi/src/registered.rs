@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::held::Held;
 use crate::messages::{Message, ReplyMessage};
 use crate::opened::Opened;
+use crate::taken::Taken;
 use crate::types::io_request_t;
 
 /// A server of this program.
@@ -306,6 +307,15 @@ impl Registered {
 
     pub(crate) fn ready(&self, request: io_request_t, buffer: usize) -> Result<(), Failure> {
         self.with(request, |held| held.ready(buffer))
+    }
+
+    pub(crate) fn overlay(
+        &self,
+        request: io_request_t,
+        on: (usize, usize),
+        take: impl FnOnce() -> Result<Vec<Taken>, Failure>,
+    ) -> Result<(), Failure> {
+        self.with(request, |held| held.overlay(on, take))
     }
 
     pub(crate) fn progress(

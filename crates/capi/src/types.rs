@@ -10,6 +10,10 @@ pub type io_interface_t = u64;
 pub type io_server_t = u64;
 /// A request: a pending one that io_request has named, or one that io_server has brought; never 0.
 pub type io_request_t = u64;
+/// A private pool of overlay buffers, from io_pool_allocate; never 0.
+pub type io_pool_t = u64;
+/// An overlay buffer out of its pool, from io_pool_take, or a part of one; never 0.
+pub type io_overlay_t = u64;
 /// A data passing scheme: one of IO_COPY to IO_FRAGMENT, or IO_DEFAULT.
 pub type io_scheme_t = u32;
 

@@ -19,6 +19,8 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
         "batch.rs",
         "server.rs",
         "messages.rs",
+        "taken.rs",
+        "overlay.rs",
     ];
     Library { name: "libgenie", header: "genie.h", sources }.ensure();
 }
@@ -31,7 +33,9 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
     use genie_capi::connect::{Connecting, Layout};
     use genie_capi::interface::{Options, Thresholds};
     use genie_capi::messages::{Message, ReplyMessage, ServerBuffer};
+    use genie_capi::overlay::PoolOptions;
     use genie_capi::server::ServiceMapping;
+    use genie_capi::taken::OverlayBuffer;
     use genie_capi::types::{
         BufferHeader, FragmentLocation, Location, NativeLocation, Receipt, Region, ScatterGather, Segment,
     };
@@ -63,6 +67,8 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
         "io_server_buffer" ServerBuffer, segv;
         "io_message" Message, bufv;
         "io_reply_message" ReplyMessage, actualv;
+        "io_pool_options" PoolOptions, away;
+        "io_overlay_buffer" OverlayBuffer, segv;
     }
     let checked = include_str!("../../ctests/layout.c");
     assert!(checked.contains(&layout), "ctests/layout.c does not have\n{layout}");

@@ -40,14 +40,20 @@ impl Incoming {
         self.supply(index, element, Supply::Outboard(outboard))
     }
 
-    fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
+    /// Fails as [`Incoming::overlay`] would, and changes nothing otherwise: for a server that has to keep what cannot be overlaid.
+    ///
+    /// # Errors
+    /// As [`Incoming::overlay`].
+    pub fn ensure_unready(&mut self, index: usize, element: usize) -> Result<(), Error> {
         self.buffer(index, Direction::In)?;
         let elements = &self.work_mut().whole_mut()[index].elements;
         let (buffer, count) = (index, elements.len());
         let supplied = elements.get(element).ok_or(Error::NoSuchElement { buffer, element, count })?;
-        if supplied.is_ready() {
-            return Err(Error::ReadyAlready { buffer, element });
-        }
+        if supplied.is_ready() { Err(Error::ReadyAlready { buffer, element }) } else { Ok(()) }
+    }
+
+    fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
+        self.ensure_unready(index, element)?;
         match self.work_mut().supplied(index, element) {
             Transfer::Located(located) => located.supply(supply),
             Transfer::In(input) => supply.put_in(input)?,
