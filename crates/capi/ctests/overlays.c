@@ -2,7 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "requested.h"
 
 enum { RECEIVE };
 static const struct io_service_mapping services[] = {{.name = "receive", .flags = IO_WRITE}};
@@ -16,43 +16,12 @@ static io_pool_t pool_of(struct io_pool_options options) {
     return pool;
 }
 
-static unsigned char byte(size_t index, unsigned seed) { return (unsigned char)(index * 7 + index / 251 + seed); }
-
 /* Takes a buffer, and fills all of it. */
 static struct io_overlay_buffer arrive(io_pool_t pool, unsigned seed) {
     struct io_overlay_buffer taken;
     OK(io_pool_take(pool, &taken));
-    size_t at = 0;
-    for (size_t i = 0; i < taken.segc; i++)
-        for (size_t j = 0; j < taken.segv[i].length; j++, at++)
-            ((unsigned char *)taken.segv[i].addr)[j] = byte(at, seed);
-    CHECK(at == taken.length);
+    store(taken.segc, taken.segv, 0, seed);
     return taken;
-}
-
-static int has(const unsigned char *bytes, size_t from, size_t length, unsigned seed) {
-    for (size_t i = 0; i < length; i++)
-        if (bytes[i] != byte(from + i, seed))
-            return 0;
-    return 1;
-}
-
-/* Makes a request of one buffer, which the server then holds. */
-static io_request_t held(io_server_t server, struct io_buffer_header *header) {
-    io_request_t request;
-    struct io_message message;
-    CHECK(io_request(server, RECEIVE, 1, &header, IO_FOREVER, &request) == IO_PENDING);
-    do
-        OK(io_server(server, NULL, &message, 1));
-    while (message.what == IO_DEPARTURE);
-    CHECK(message.what == IO_REQUEST && message.request == request);
-    return request;
-}
-
-static void reply(io_server_t server, io_request_t request, size_t actual) {
-    struct io_reply_message reply = {.request = request, .actualc = 1, .actualv = &actual};
-    OK(io_server(server, &reply, NULL, 0));
-    OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
 }
 
 /* Pages change places with a whole buffer, which has the client's then, and is back in its pool. */
@@ -63,7 +32,7 @@ static void swaps(io_server_t server) {
     CHECK(io_pool_available(pool) == 2);
     struct native in;
     for (unsigned seed = 0; seed < 4; seed++) {
-        const io_request_t request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, length));
+        const io_request_t request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, length)).request;
         const struct io_overlay_buffer packet = arrive(pool, seed);
         CHECK(packet.place == SIZE_MAX && packet.length == length);
         CHECK((uintptr_t)packet.segv[0].addr % 4096 == offset);
@@ -72,17 +41,17 @@ static void swaps(io_server_t server) {
         *(unsigned char *)packet.segv[0].addr = 99;
         FAILS(EBADF, io_overlay_return(packet.overlay));
         CHECK(io_pool_available(pool) == 1);
-        reply(server, request, length);
+        replied(server, request, length);
         CHECK(in.actual == length && room[0] == 99 && has(room + 1, 1, length - 1, seed));
         /* Only what is beside whole pages may be copied. */
         CHECK(in.receipt.swapped > 0 && in.receipt.effective == IO_EMULATED_COPY && in.receipt.copied < length / 2);
         CHECK(io_pool_available(pool) == 2);
     }
     /* By copy all is copied. */
-    const io_request_t request = held(server, native(&in, IO_IN, IO_COPY, room, length));
+    const io_request_t request = held(server, native(&in, IO_IN, IO_COPY, room, length)).request;
     const struct io_overlay_buffer packet = arrive(pool, 9);
     OK(io_overlay(server, request, 0, 0, 1, &packet.overlay));
-    reply(server, request, length);
+    replied(server, request, length);
     CHECK(in.receipt.swapped == 0 && in.receipt.copied == length && has(room, 0, length, 9));
     OK(io_free(room));
     OK(io_pool_free(pool));
@@ -102,9 +71,9 @@ static void chains(io_server_t server) {
         CHECK(packet.length == data && has(packet.segv[0].addr, header, packet.segv[0].length, (unsigned)i));
         packets[i] = packet.overlay;
     }
-    const io_request_t request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, count * data));
+    const io_request_t request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, count * data)).request;
     OK(io_overlay(server, request, 0, 0, count, packets));
-    reply(server, request, count * data);
+    replied(server, request, count * data);
     for (size_t i = 0; i < count; i++)
         CHECK(has(room + i * data, header, data, (unsigned)i));
     CHECK(in.receipt.swapped == 3 && in.receipt.copied == 0);
@@ -126,15 +95,15 @@ static void cuts(io_server_t server) {
     struct io_buffer_header *header = native(&in, IO_IN, IO_COPY, front, sizeof front);
     native(&body, IO_IN, IO_EMULATED_COPY, room, first - sizeof front);
     in.element.next_sg = &body.element;
-    const io_request_t request = held(server, header);
-    const io_request_t waiting = held(server, native(&later, IO_IN, IO_EMULATED_COPY, other, length - first));
+    const io_request_t request = held(server, header).request;
+    const io_request_t waiting = held(server, native(&later, IO_IN, IO_EMULATED_COPY, other, length - first)).request;
     OK(io_overlay(server, request, 0, 1, 1, &middle.overlay));
     OK(io_overlay(server, request, 0, 0, 1, &packet.overlay));
     OK(io_overlay(server, waiting, 0, 0, 1, &rest.overlay));
-    reply(server, request, first);
+    replied(server, request, first);
     CHECK(has(front, 0, sizeof front, 1) && has(room, sizeof front, first - sizeof front, 1));
     CHECK(io_pool_available(pool) == 0); /* the rest of it is out */
-    reply(server, waiting, length - first);
+    replied(server, waiting, length - first);
     CHECK(has(other, first, length - first, 1) && later.receipt.swapped > 0);
     CHECK(io_pool_available(pool) == 1);
     OK(io_free(room));
@@ -158,9 +127,9 @@ static void frames(io_server_t server) {
     for (size_t i = 0; i < frame.length; i++) /* as a device does */
         ((unsigned char *)memory.addr)[frame.place + i] = byte(i, 5);
     struct native in;
-    const io_request_t request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, frame.length));
+    const io_request_t request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, frame.length)).request;
     OK(io_overlay(server, request, 0, 0, 1, &frame.overlay));
-    reply(server, request, frame.length);
+    replied(server, request, frame.length);
     CHECK(has(room, 0, frame.length, 5) && in.receipt.swapped > 0 && io_pool_available(pool) == 1);
     OK(io_free(room));
     CHECK(io_pool_available(pool) == 2);
@@ -240,7 +209,7 @@ static void misuse(io_server_t server) {
     struct native in;
     io_server_t other;
     OK(io_server_register(NULL, 1, services, 0, &other));
-    io_request_t request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, sizeof room));
+    io_request_t request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, sizeof room)).request;
     const io_overlay_t twice[] = {first.overlay, second.overlay, first.overlay};
     FAILS(EINVAL, io_overlay(server, request, 0, 0, 0, twice));
     FAILS(EINVAL, io_overlay(server, request, 0, 0, 1, NULL));
@@ -258,17 +227,15 @@ static void misuse(io_server_t server) {
     FAILS(EINVAL, io_server(server, &untold, NULL, 0));
     /* What is overlaid is also shown. */
     OK(io_ready(server, request, 0));
-    reply(server, request, sizeof room);
+    replied(server, request, sizeof room);
     CHECK(room[0] == 8 && room[4095] == 8);
 
     /* The reply counts more than the buffer has: the client's buffer is as it was. */
-    request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, sizeof room));
+    request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, sizeof room)).request;
     OK(io_overlay_part(&second, 0, 100));
     memset(second.segv[0].addr, 9, 100);
     OK(io_overlay(server, request, 0, 0, 1, &second.overlay));
-    size_t actual = 101;
-    struct io_reply_message reply = {.request = request, .actualc = 1, .actualv = &actual};
-    OK(io_server(server, &reply, NULL, 0));
+    reply(server, request, 101);
     CHECK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER) == -1 && room[0] == 8);
     CHECK(io_pool_available(pool) == 2);
     OK(io_server_unregister(other));
@@ -289,11 +256,9 @@ static void misuse(io_server_t server) {
     OK(io_pool_free(pool));
     FAILS(EBADF, io_pool_free(pool));
     memset(first.segv[0].addr, 7, 4096);
-    request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, sizeof room));
+    request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, sizeof room)).request;
     OK(io_overlay(server, request, 0, 0, 1, &first.overlay));
-    struct io_reply_message last = {.request = request, .actualc = 1, .actualv = &(size_t){sizeof room}};
-    OK(io_server(server, &last, NULL, 0));
-    OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
+    replied(server, request, sizeof room);
     CHECK(room[0] == 7);
     names_nothing(EBADF, pool, first.overlay, server, request);
 }
@@ -302,13 +267,9 @@ static void misuse(io_server_t server) {
 static void elsewhere(io_server_t server, pid_t client) {
     const io_pool_t pool = pool_of((struct io_pool_options){.count = 1, .length = 100000});
     const struct io_overlay_buffer packet = arrive(pool, 3);
-    struct io_message message;
-    do
-        OK(io_server(server, NULL, &message, 1));
-    while (message.what != IO_REQUEST);
-    OK(io_overlay(server, message.request, 0, 0, 1, &packet.overlay));
-    struct io_reply_message reply = {.request = message.request, .actualc = 1, .actualv = &(size_t){100000}};
-    OK(io_server(server, &reply, NULL, 0));
+    const io_request_t request = next(server).request;
+    OK(io_overlay(server, request, 0, 0, 1, &packet.overlay));
+    reply(server, request, 100000);
     CHECK(io_pool_available(pool) == 1);
     int status;
     CHECK(waitpid(client, &status, 0) == client && WIFEXITED(status) && WEXITSTATUS(status) == 0);

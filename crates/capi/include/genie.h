@@ -86,6 +86,10 @@
 // timeout 0. There may be none.
 #define IO_REPLIES 4
 
+// A flag of outboard data: its transfer never fails. Then emulated copy has it fill the client's own buffer. Otherwise it fills one of the
+// library's, whose pages change places with the client's, since a request that fails leaves the client's buffer as it was.
+#define IO_NEVER_FAILS 1
+
 // Bytes from which on copying is avoided; 0 for what was measured on this machine.
 struct io_thresholds {
     // Output that has to be protected.
@@ -399,6 +403,23 @@ struct io_overlay_buffer {
     // The segments. They stay where they are until the buffer is given back, or made a part; and if it is overlaid, until that request is
     // replied to.
     const struct io_segment *segv;
+};
+
+// Data in a device's own memory. Set size to sizeof(struct io_outboard_data) and all else to 0, and then what you need.
+struct io_outboard_data {
+    // Bytes of this structure, by which later versions of the library know what it has.
+    size_t size;
+    // How many bytes of data there are.
+    size_t length;
+    // IO_NEVER_FAILS, or 0.
+    uint32_t flags;
+    // What transfer and free are called with.
+    void *context;
+    // Transfers the bytes from offset on to host memory, as many as the segments have; returns 0, or an errno, with which the request fails.
+    // The memory is the device's for the time of the call only. There may be more than one call.
+    int (*transfer)(void *context, size_t offset, size_t segc, const struct io_segment *segv);
+    // Called once, when the data is needed no more; or NULL.
+    void (*free)(void *context);
 };
 
 // The interface's default scheme: emulated copy, unless io_set_scheme has changed it.
@@ -835,7 +856,7 @@ int io_ready(io_server_t server,
 // This costs a lock, and a message to a client in another process: tell of steps that take some tens of microseconds or more.
 //
 // Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or it is shorter; it is an input that was not made ready; more of it was
-// final before; or the request was replied to in anticipation), EBUSY (another thread is keeping an output of the same request).
+// final before; or the request was replied to in anticipation), EBUSY (another thread is in io_keep or io_outboard with the request).
 int io_progress(io_server_t server,
                 io_request_t request,
                 size_t buffer,
@@ -852,7 +873,7 @@ int io_progress(io_server_t server,
 // Returns 1 if the data was copied, 0 if it was not; or -1, and then nothing has changed.
 //
 // Errors: EBADF, ECHILD, EINVAL (it is no output, it was kept before, keptp is NULL, or the service has no IO_READ), EDQUOT (the server
-// keeps too much of this client's data, or of all clients'), EBUSY (another thread is keeping an output of the same request), ENOMEM.
+// keeps too much of this client's data, or of all clients'), EBUSY (another thread is in io_keep or io_outboard with the request), ENOMEM.
 //
 // Pointers: keptp is valid.
 int io_keep(io_server_t server,
@@ -948,8 +969,8 @@ int io_overlay_return(io_overlay_t overlay);
 // calls them final. When the request is over, they are back in their pools.
 //
 // Errors: EBADF (there is no such server, request or buffer, or a buffer is named twice), ECHILD, EINVAL (it is no input, or has no such
-// element; the element was made ready, overlaid, linked or forwarded before; or there are no buffers, or too many), EBUSY. Then nothing has
-// changed, and the buffers are still the program's.
+// element; the element was made ready, overlaid, linked or forwarded before; or there are no buffers, or too many), EBUSY (another
+// thread is in io_keep or io_outboard with the request). Then nothing has changed, and the buffers are still the program's.
 //
 // Pointers: so many names are there as overlayc says.
 int io_overlay(io_server_t server,
@@ -958,6 +979,25 @@ int io_overlay(io_server_t server,
                size_t element,
                size_t overlayc,
                const io_overlay_t *overlayv);
+
+// Links data in a device's own memory to an element of an input of a request, in place of io_ready (thesis §7.4.4): it is transferred when
+// the client takes the reply, to where that client gets it, or sooner where the scheme or the client's place demands that. Elements are
+// numbered from 0, as the client has made them; an input of which the client has made one has element 0 alone. The reply has to say how
+// many bytes of the input came.
+//
+// *data is copied. Its functions are called in any thread, the client's included, and while the library holds locks: they call no function
+// of the library's, and leave by returning.
+//
+// Errors: EBADF (there is no such server or request), ECHILD, EINVAL (it is no input, or has no such element; the element was made ready,
+// overlaid, linked or forwarded before; or a size or flag is wrong, or data or its transfer is NULL), EBUSY (another thread is in
+// io_keep or io_outboard with the request), EIO (the transfer failed), ENOMEM. Then the data is still the program's, and free is not called.
+//
+// Pointers: data points to a structure of data->size bytes; its functions and what they use stay until free is called.
+int io_outboard(io_server_t server,
+                io_request_t request,
+                size_t buffer,
+                size_t element,
+                const struct io_outboard_data *data);
 
 #ifdef __cplusplus
 }  // extern "C"

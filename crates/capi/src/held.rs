@@ -37,7 +37,7 @@ enum Stage {
     Due(Incoming),
     /// Its client has the reply; it is held for its outputs.
     Anticipated(#[expect(dead_code, reason = "holds the outputs")] Anticipated),
-    /// On the way from one to the other, or with a thread that keeps an output.
+    /// On the way from one to the other, or with a thread that does with it what may take long.
     Moving,
 }
 
@@ -52,7 +52,9 @@ impl Stage {
             Self::Anticipated(_) => Err(Failure::misuse(
                 "the request was replied to in anticipation, and only its outputs are left",
             )),
-            Self::Moving => Err(Failure::new(libc::EBUSY, "another thread is in io_keep with the request")),
+            Self::Moving => {
+                Err(Failure::new(libc::EBUSY, "another thread is in io_keep or io_outboard with the request"))
+            }
         }
     }
 }
@@ -145,7 +147,7 @@ impl Held {
         incoming.ensure_unready(buffer, element)?;
         let (overlays, shown): (Vec<_>, _) = take()?.into_iter().map(Taken::into_parts).unzip();
         incoming.overlay(buffer, element, overlays.into_iter().flatten().collect::<Chain>())?;
-        self.supplied.push((buffer, shown));
+        self.note_supplied(buffer, shown);
         Ok(())
     }
 
@@ -169,8 +171,8 @@ impl Held {
             && !is_supplied()
     }
 
-    /// Gives the request to a thread that keeps an output of it, which may take long.
-    pub(crate) fn begin_keeping(&mut self) -> Result<Incoming, Failure> {
+    /// Gives the request to a thread that does with it what may take long.
+    pub(crate) fn part_with(&mut self) -> Result<Incoming, Failure> {
         self.ensure_due()?;
         match std::mem::replace(&mut self.stage, Stage::Moving) {
             Stage::Due(incoming) => Ok(incoming),
@@ -178,13 +180,19 @@ impl Held {
         }
     }
 
-    /// Takes the request back, of which that thread has `kept` this buffer, or has not. The segments that the program was shown stay
-    /// in memory.
-    pub(crate) fn end_keeping(&mut self, incoming: Incoming, kept: Option<usize>) {
+    /// Takes the request back.
+    pub(crate) fn take_back(&mut self, incoming: Incoming) {
         self.stage = Stage::Due(incoming);
-        if let Some(buffer) = kept {
-            self.buffers[buffer].segc = 0;
-        }
+    }
+
+    /// Notes that an output was kept. The segments that the program was shown stay in memory.
+    pub(crate) fn note_kept(&mut self, buffer: usize) {
+        self.buffers[buffer].segc = 0;
+    }
+
+    /// Notes that data of the server's own takes the place of an input's memory, and what the program was shown of it.
+    pub(crate) fn note_supplied(&mut self, buffer: usize, shown: Vec<Shown>) {
+        self.supplied.push((buffer, shown));
     }
 
     /// Whether the request can be replied to in anticipation.
@@ -267,8 +275,8 @@ impl Held {
                     continue;
                 }
                 return Err(Failure::misuse(format!(
-                    "buffer {index} is an input that was made ready, overlaid or forwarded, and the reply has no actual length for \
-                     it: say in actualv how many bytes of it came, if only 0"
+                    "buffer {index} is an input that was made ready, overlaid, linked or forwarded, and the reply has no actual length \
+                     for it: say in actualv how many bytes of it came, if only 0"
                 )));
             };
             if actual > buffer.length {

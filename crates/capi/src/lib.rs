@@ -27,6 +27,7 @@ pub mod interface;
 pub mod memory;
 pub mod messages;
 mod opened;
+pub mod outboard;
 mod outcome;
 pub mod overlay;
 pub mod pending;

@@ -226,8 +226,8 @@ pub extern "C" fn io_overlay_return(overlay: io_overlay_t) -> c_int {
 /// calls them final. When the request is over, they are back in their pools.
 ///
 /// Errors: EBADF (there is no such server, request or buffer, or a buffer is named twice), ECHILD, EINVAL (it is no input, or has no such
-/// element; the element was made ready, overlaid, linked or forwarded before; or there are no buffers, or too many), EBUSY. Then nothing has
-/// changed, and the buffers are still the program's.
+/// element; the element was made ready, overlaid, linked or forwarded before; or there are no buffers, or too many), EBUSY (another
+/// thread is in io_keep or io_outboard with the request). Then nothing has changed, and the buffers are still the program's.
 ///
 /// Pointers: so many names are there as overlayc says.
 #[unsafe(no_mangle)]

@@ -17,7 +17,7 @@ use genie_channel::{Driven, Listener, ServeOptions};
 use genie_io::{
     Client, ClientId, Fragment, Incoming, Kept, Preferences, RequestId, ServerHandle, Service, ServiceId,
 };
-use genie_passing::Preferred;
+use genie_passing::{Outboard, Preferred};
 use genie_sys::Condvar;
 use genie_sys::event::Event;
 use genie_sys::lock::{Mutex, RwLock};
@@ -327,16 +327,39 @@ impl Registered {
         self.with(request, |held| held.progress(buffer, length))
     }
 
-    /// Keeps an output. Other requests are not held up meanwhile.
+    /// Keeps an output.
     pub(crate) fn keep(&self, request: io_request_t, buffer: usize) -> Result<Kept, Failure> {
-        let mut incoming = self.with(request, Held::begin_keeping)?;
-        let kept = incoming.keep(buffer);
-        let end = |held: &mut Held| {
-            held.end_keeping(incoming, kept.is_ok().then_some(buffer));
+        self.apart(request, |incoming| incoming.keep(buffer), |held| held.note_kept(buffer))
+    }
+
+    /// Links a device's data to an element of an input.
+    pub(crate) fn outboard(
+        &self,
+        request: io_request_t,
+        (buffer, element): (usize, usize),
+        device: Box<dyn Outboard>,
+    ) -> Result<(), Failure> {
+        let link = |incoming: &mut Incoming| incoming.outboard(buffer, element, device);
+        self.apart(request, link, |held| held.note_supplied(buffer, Vec::new()))
+    }
+
+    /// Does what may take long with a request, and then notes it. Other requests are not held up meanwhile.
+    fn apart<T>(
+        &self,
+        request: io_request_t,
+        act: impl FnOnce(&mut Incoming) -> Result<T, genie_io::Error>,
+        note: impl FnOnce(&mut Held),
+    ) -> Result<T, Failure> {
+        let mut incoming = self.with(request, Held::part_with)?;
+        let done = act(&mut incoming);
+        self.with(request, |held| {
+            held.take_back(incoming);
+            if done.is_ok() {
+                note(held);
+            }
             Ok(())
-        };
-        self.with(request, end)?;
-        Ok(kept?)
+        })?;
+        Ok(done?)
     }
 
     /// # Safety

@@ -249,7 +249,7 @@ pub extern "C" fn io_ready(server: io_server_t, request: io_request_t, buffer: u
 /// This costs a lock, and a message to a client in another process: tell of steps that take some tens of microseconds or more.
 ///
 /// Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or it is shorter; it is an input that was not made ready; more of it was
-/// final before; or the request was replied to in anticipation), EBUSY (another thread is keeping an output of the same request).
+/// final before; or the request was replied to in anticipation), EBUSY (another thread is in io_keep or io_outboard with the request).
 #[unsafe(no_mangle)]
 pub extern "C" fn io_progress(
     server: io_server_t,
@@ -271,7 +271,7 @@ pub extern "C" fn io_progress(
 /// Returns 1 if the data was copied, 0 if it was not; or -1, and then nothing has changed.
 ///
 /// Errors: EBADF, ECHILD, EINVAL (it is no output, it was kept before, keptp is NULL, or the service has no IO_READ), EDQUOT (the server
-/// keeps too much of this client's data, or of all clients'), EBUSY (another thread is keeping an output of the same request), ENOMEM.
+/// keeps too much of this client's data, or of all clients'), EBUSY (another thread is in io_keep or io_outboard with the request), ENOMEM.
 ///
 /// Pointers: keptp is valid.
 #[unsafe(no_mangle)]

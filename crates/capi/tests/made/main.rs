@@ -21,6 +21,7 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
         "messages.rs",
         "taken.rs",
         "overlay.rs",
+        "outboard.rs",
     ];
     Library { name: "libgenie", header: "genie.h", sources }.ensure();
 }
@@ -33,6 +34,7 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
     use genie_capi::connect::{Connecting, Layout};
     use genie_capi::interface::{Options, Thresholds};
     use genie_capi::messages::{Message, ReplyMessage, ServerBuffer};
+    use genie_capi::outboard::OutboardData;
     use genie_capi::overlay::PoolOptions;
     use genie_capi::server::ServiceMapping;
     use genie_capi::taken::OverlayBuffer;
@@ -69,6 +71,7 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
         "io_reply_message" ReplyMessage, actualv;
         "io_pool_options" PoolOptions, away;
         "io_overlay_buffer" OverlayBuffer, segv;
+        "io_outboard_data" OutboardData, free;
     }
     let checked = include_str!("../../ctests/layout.c");
     assert!(checked.contains(&layout), "ctests/layout.c does not have\n{layout}");
