@@ -27,6 +27,7 @@ SAME(struct io_reply_message, 56, actualv, 48);
 SAME(struct io_pool_options, 48, away, 40);
 SAME(struct io_overlay_buffer, 40, segv, 32);
 SAME(struct io_outboard_data, 48, free, 40);
+SAME(struct io_pinned_bytes, 24, segv, 16);
 
 int main(void) {
     return 0;

@@ -422,6 +422,19 @@ struct io_outboard_data {
     void (*free)(void *context);
 };
 
+// A pin, from io_pin; never 0.
+typedef uint64_t io_pin_t;
+
+// Bytes that are pinned.
+struct io_pinned_bytes {
+    // The pin's name, for io_unpin; never given twice.
+    io_pin_t pin;
+    // How many segments the bytes lie in.
+    size_t segc;
+    // The segments, which go into an iovec, say. They and their bytes stay where they are until io_unpin.
+    const struct io_segment *segv;
+};
+
 // The interface's default scheme: emulated copy, unless io_set_scheme has changed it.
 #define IO_DEFAULT 0
 
@@ -998,6 +1011,30 @@ int io_outboard(io_server_t server,
                 size_t buffer,
                 size_t element,
                 const struct io_outboard_data *data);
+
+// Pins length bytes of a buffer of a request, from byte offset on, to be used apart from the request: an output's to be read, an input's
+// to be filled, by another thread or an operation in flight. *pinnedp says where they are. An input is made ready, as by io_ready.
+//
+// The server may reply first, and the client may give up, or end: until io_unpin the bytes stay where they are. The client gets the
+// reply when the last pin of its request has been let go. The reply has to say how many bytes of an input came.
+//
+// Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (there is no such buffer, or it is shorter, or was kept; the
+// service may not access it; the request was replied to in anticipation; or pinnedp is NULL), EBUSY (another thread is in io_keep or
+// io_outboard with the request), ENOMEM.
+//
+// Pointers: pinnedp is valid.
+int io_pin(io_server_t server,
+           io_request_t request,
+           size_t buffer,
+           size_t offset,
+           size_t length,
+           struct io_pinned_bytes *pinnedp);
+
+// Lets pinned bytes go, which may not be used any more. If the server has replied, and this was the last pin of the request, the client gets
+// the reply now.
+//
+// Errors: EBADF (there is no such pin, or it was let go before), ECHILD.
+int io_unpin(io_pin_t pin);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -12,6 +12,7 @@ use genie_passing::Chain;
 use crate::failure::Failure;
 use crate::given::{checked, text};
 use crate::messages::{IO_REQUEST, Message, ReplyMessage, ServerBuffer};
+use crate::pinned::Pin;
 use crate::shown::Shown;
 use crate::taken::Taken;
 use crate::types::{IO_IN, IO_OUT};
@@ -149,6 +150,15 @@ impl Held {
         incoming.overlay(buffer, element, overlays.into_iter().flatten().collect::<Chain>())?;
         self.note_supplied(buffer, shown);
         Ok(())
+    }
+
+    /// Pins a part of a buffer. An input is shown to the program then as a whole.
+    pub(crate) fn pin(&mut self, buffer: usize, range: Range<usize>) -> Result<Pin, Failure> {
+        let pin = Pin::new(self.stage.due()?, buffer, range)?;
+        if self.buffers[buffer].direction == IO_IN {
+            self.ready(buffer)?;
+        }
+        Ok(pin)
     }
 
     /// Tells the client how many bytes of a buffer are final.

@@ -31,6 +31,8 @@ pub mod outboard;
 mod outcome;
 pub mod overlay;
 pub mod pending;
+pub mod pin;
+pub mod pinned;
 mod process;
 mod receipt;
 mod regions;

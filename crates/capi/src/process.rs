@@ -21,6 +21,7 @@ use genie_sys::lock::{Mutex, RwLock};
 use crate::failure::Failure;
 use crate::handles::{self, Handles, unknown};
 use crate::opened::Opened;
+use crate::pinned::Pin;
 use crate::regions::Regions;
 use crate::registered::Registered;
 use crate::requested::Requested;
@@ -43,6 +44,7 @@ pub(crate) struct Process {
     pub(crate) regions: Regions,
     pub(crate) pools: Handles<Overlays>,
     pub(crate) overlays: Handles<Taken>,
+    pub(crate) pins: Handles<Pin>,
 }
 
 /// A server that requests can be made of.
@@ -111,6 +113,7 @@ impl Process {
             regions: Regions::default(),
             pools: Handles::new("pool", child_from),
             overlays: Handles::new("overlay buffer", child_from),
+            pins: Handles::new("pin", child_from),
         }
     }
 

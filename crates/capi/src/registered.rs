@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::held::Held;
 use crate::messages::{Message, ReplyMessage};
 use crate::opened::Opened;
+use crate::pinned::Pin;
 use crate::taken::Taken;
 use crate::types::io_request_t;
 
@@ -316,6 +317,15 @@ impl Registered {
         take: impl FnOnce() -> Result<Vec<Taken>, Failure>,
     ) -> Result<(), Failure> {
         self.with(request, |held| held.overlay(on, take))
+    }
+
+    pub(crate) fn pin(
+        &self,
+        request: io_request_t,
+        buffer: usize,
+        range: Range<usize>,
+    ) -> Result<Pin, Failure> {
+        self.with(request, |held| held.pin(buffer, range))
     }
 
     pub(crate) fn progress(

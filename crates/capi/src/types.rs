@@ -14,6 +14,8 @@ pub type io_request_t = u64;
 pub type io_pool_t = u64;
 /// An overlay buffer out of its pool, from io_pool_take, or a part of one; never 0.
 pub type io_overlay_t = u64;
+/// A pin, from io_pin; never 0.
+pub type io_pin_t = u64;
 /// A data passing scheme: one of IO_COPY to IO_FRAGMENT, or IO_DEFAULT.
 pub type io_scheme_t = u32;
 

@@ -22,6 +22,8 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
         "taken.rs",
         "overlay.rs",
         "outboard.rs",
+        "pinned.rs",
+        "pin.rs",
     ];
     Library { name: "libgenie", header: "genie.h", sources }.ensure();
 }
@@ -36,6 +38,7 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
     use genie_capi::messages::{Message, ReplyMessage, ServerBuffer};
     use genie_capi::outboard::OutboardData;
     use genie_capi::overlay::PoolOptions;
+    use genie_capi::pinned::PinnedBytes;
     use genie_capi::server::ServiceMapping;
     use genie_capi::taken::OverlayBuffer;
     use genie_capi::types::{
@@ -72,6 +75,7 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
         "io_pool_options" PoolOptions, away;
         "io_overlay_buffer" OverlayBuffer, segv;
         "io_outboard_data" OutboardData, free;
+        "io_pinned_bytes" PinnedBytes, segv;
     }
     let checked = include_str!("../../ctests/layout.c");
     assert!(checked.contains(&layout), "ctests/layout.c does not have\n{layout}");
