@@ -386,6 +386,7 @@ template <class From, class To, class Act> std::size_t together(segments<From> f
     return all;
 }
 
+class overlay; class outboard; template <class Byte> class pin;
 /// What a registered server gets. A request that is dropped without a reply fails with EREMOTEIO.
 class message {
     friend class registered; detail::slot<io_server_t> server_; // while the request is held
@@ -400,6 +401,7 @@ class message {
         if (returned == 0 || errno == EMSGSIZE) server_ = {}, message_.bufc = message_.argument_length = 0;
         detail::check(returned);
     }
+    void owe(std::size_t number) { if (!actual_.at(number)) actual_[number] = SIZE_MAX; } // the program has to say how much of it came
     void swap(message &other) noexcept { std::swap(server_, other.server_), std::swap(message_, other.message_), actual_.swap(other.actual_); }
   public:
     message() noexcept = default;
@@ -423,7 +425,7 @@ class message {
         const io_server_buffer &found = buffer(number);
         if (found.direction != IO_IN || !found.segc) {
             detail::check(io_ready(server_.get(), message_.request, number));
-            if (!actual_.at(number)) actual_[number] = SIZE_MAX; // none yet
+            owe(number);
         }
         return {found.segv, found.segc};
     }
@@ -448,6 +450,14 @@ class message {
         detail::native freed(place);
         return {std::make_shared<detail::native>(std::move(freed)), place, size};
     }
+    /// Overlays buffers of the server's own on an element of an input, in place of ready. If this throws, they are still the caller's.
+    void overlay(std::size_t number, genie::overlay &&buffer, std::size_t element = 0);
+    void overlay(std::size_t number, std::vector<genie::overlay> &&chain, std::size_t element = 0);
+    /// Links a device's data to an element of an input, in place of ready. If this throws, it is still the caller's.
+    void outboard(std::size_t number, std::unique_ptr<genie::outboard> &&data, std::size_t element = 0);
+    /// Bytes to be read, or an input's to be filled, until the object that is returned ends, also after the reply.
+    pin<const unsigned char> pin_output(std::size_t number, std::size_t offset, std::size_t size);
+    pin<unsigned char> pin_input(std::size_t number, std::size_t offset, std::size_t size);
     void actual(std::size_t number, std::size_t size) { buffer(number), actual_.at(number) = size; } ///< How much is passed.
     /// Tells the client, before the reply, that the first bytes are final. fail(ECANCELED) passes them if the client gives the request up.
     void progress(std::size_t number, std::size_t size) { detail::check(io_progress(server_.get(), message_.request, number, size)); }
@@ -481,4 +491,5 @@ class registered : public peer {
     void close() const { detail::check(io_server_unregister(number())); } ///< Threads in next return.
 };
 } // namespace genie
+#include <genie_device.hpp>
 #endif
