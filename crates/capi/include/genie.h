@@ -319,8 +319,8 @@ struct io_reply_message {
     size_t argument_length;
     // How many actual lengths follow: at most as many as there are buffers.
     size_t actualc;
-    // For each buffer how many bytes were really passed. An input that io_ready made ready, or of which a part was forwarded, has to have
-    // one here, if only 0: a success without it is refused with EINVAL. SIZE_MAX is as good as none.
+    // For each buffer how many bytes were really passed. An input that was made ready, pinned, overlaid, linked to outboard data, or
+    // forwarded in part, has to have one here, if only 0: a success without it is refused with EINVAL. SIZE_MAX is as good as none.
     const size_t *actualv;
 };
 
@@ -400,7 +400,7 @@ struct io_overlay_buffer {
     size_t place;
     // How many segments the bytes lie in.
     size_t segc;
-    // The segments. They stay where they are until the buffer is given back, or made a part; and if it is overlaid, until that request is
+    // The segments. They stay where they are until the buffer is given back, cut, or made a part; and if it is overlaid, until that request is
     // replied to.
     const struct io_segment *segv;
 };
@@ -774,8 +774,8 @@ int io_end_batch(void);
 // pool_size is how many bytes of the server's memory each client is lent at first, for inputs and for data that is copied; 0 for 16 MiB.
 // Give as much as one client has in flight at once.
 //
-// The server's messages come by io_server. A device, as the thesis has it, is not among the arguments, since Genie drives none; for
-// buffers of its own the server has io_allocate.
+// The server's messages come by io_server. A device, as the thesis has it, is not among the arguments, since Genie drives none; the
+// server's private pool is made by io_pool_allocate.
 //
 // Errors: EINVAL (a name, flag or size is wrong, there are more than 256 services, or serverp is NULL), EADDRINUSE (the name is taken),
 // EACCES (the run-time directory cannot be used), ENOMEM, EMFILE.
@@ -910,8 +910,9 @@ int io_server_descriptor(io_server_t server);
 // io_pool_free.
 //
 // Pages change places only with those of clients in this program, whose requests are interface 0's; so make the pool of interface 0. All
-// other clients, and all that ask by IO_COPY, get a copy. That clients lay out their buffers to fit, tell them by io_server_prefer, with
-// the offset and length of the pool.
+// other clients, and all that ask by IO_COPY, get a copy. Tell clients by io_server_prefer, with the offset and length of the pool, how to lay
+// out their buffers. Servers in other processes that this program makes requests of are shown whole memory objects, in which a pool of the same
+// interface may lie, too: where these must not see what comes, make the pool of an interface of its own (io_open), from which all is copied.
 //
 // Errors: EBADF, ECHILD, EINVAL (a count or length is 0, a frame is shorter than what it holds, or poolp or options is NULL), ENOMEM, EIO
 // (there are no addresses for so many frames).
@@ -975,7 +976,7 @@ int io_overlay_cut(struct io_overlay_buffer *bufferp,
 int io_overlay_return(io_overlay_t overlay);
 
 // Overlays buffers of the server's own on an element of an input of a request, in place of io_ready (thesis §7.4.3): the client gets their
-// data, that of the first, then that of the second, and so on, as a packet after the other. Elements are numbered from 0, as the client has
+// data, that of the first, then that of the second, and so on. Elements are numbered from 0, as the client has
 // made them; an input of which the client has made one has element 0 alone. The reply has to say how many bytes of the input came.
 //
 // The buffers' names are of no use afterwards. Their bytes may still be stored until the reply, io_ready for the input, or io_progress that

@@ -93,7 +93,9 @@ pub extern "C" fn io_strerror(error: c_int) -> *const c_char {
         libc::EREMOTEIO => c"the server's code failed",
         libc::EAGAIN => c"too much is pending; the same may succeed later",
         libc::EINVAL => c"the call was wrong",
-        libc::EBADF => c"there is no such interface, server or request; perhaps it is over",
+        libc::EBADF => {
+            c"there is no such interface, server, request, pool, buffer or pin; perhaps it is over"
+        }
         libc::EFAULT => c"the address is not that of a buffer of the library's",
         libc::ENOMEM => c"there is no memory",
         libc::EMFILE => c"there are no descriptors left: raise the limit on open files",

@@ -100,7 +100,7 @@ pub struct ReplyMessage {
     pub argument_length: usize,
     /// How many actual lengths follow: at most as many as there are buffers.
     pub actualc: usize,
-    /// For each buffer how many bytes were really passed. An input that io_ready made ready, or of which a part was forwarded, has to have
-    /// one here, if only 0: a success without it is refused with EINVAL. SIZE_MAX is as good as none.
+    /// For each buffer how many bytes were really passed. An input that was made ready, pinned, overlaid, linked to outboard data, or
+    /// forwarded in part, has to have one here, if only 0: a success without it is refused with EINVAL. SIZE_MAX is as good as none.
     pub actualv: *const usize,
 }

@@ -43,8 +43,9 @@ pub struct PoolOptions {
 /// io_pool_free.
 ///
 /// Pages change places only with those of clients in this program, whose requests are interface 0's; so make the pool of interface 0. All
-/// other clients, and all that ask by IO_COPY, get a copy. That clients lay out their buffers to fit, tell them by io_server_prefer, with
-/// the offset and length of the pool.
+/// other clients, and all that ask by IO_COPY, get a copy. Tell clients by io_server_prefer, with the offset and length of the pool, how to lay
+/// out their buffers. Servers in other processes that this program makes requests of are shown whole memory objects, in which a pool of the same
+/// interface may lie, too: where these must not see what comes, make the pool of an interface of its own (io_open), from which all is copied.
 ///
 /// Errors: EBADF, ECHILD, EINVAL (a count or length is 0, a frame is shorter than what it holds, or poolp or options is NULL), ENOMEM, EIO
 /// (there are no addresses for so many frames).
@@ -219,7 +220,7 @@ pub extern "C" fn io_overlay_return(overlay: io_overlay_t) -> c_int {
 }
 
 /// Overlays buffers of the server's own on an element of an input of a request, in place of io_ready (thesis §7.4.3): the client gets their
-/// data, that of the first, then that of the second, and so on, as a packet after the other. Elements are numbered from 0, as the client has
+/// data, that of the first, then that of the second, and so on. Elements are numbered from 0, as the client has
 /// made them; an input of which the client has made one has element 0 alone. The reply has to say how many bytes of the input came.
 ///
 /// The buffers' names are of no use afterwards. Their bytes may still be stored until the reply, io_ready for the input, or io_progress that

@@ -42,8 +42,8 @@ pub struct ServiceMapping {
 /// pool_size is how many bytes of the server's memory each client is lent at first, for inputs and for data that is copied; 0 for 16 MiB.
 /// Give as much as one client has in flight at once.
 ///
-/// The server's messages come by io_server. A device, as the thesis has it, is not among the arguments, since Genie drives none; for
-/// buffers of its own the server has io_allocate.
+/// The server's messages come by io_server. A device, as the thesis has it, is not among the arguments, since Genie drives none; the
+/// server's private pool is made by io_pool_allocate.
 ///
 /// Errors: EINVAL (a name, flag or size is wrong, there are more than 256 services, or serverp is NULL), EADDRINUSE (the name is taken),
 /// EACCES (the run-time directory cannot be used), ENOMEM, EMFILE.

@@ -17,7 +17,7 @@ pub struct OverlayBuffer {
     pub place: usize,
     /// How many segments the bytes lie in.
     pub segc: usize,
-    /// The segments. They stay where they are until the buffer is given back, or made a part; and if it is overlaid, until that request is
+    /// The segments. They stay where they are until the buffer is given back, cut, or made a part; and if it is overlaid, until that request is
     /// replied to.
     pub segv: *const Segment,
 }
