@@ -97,6 +97,10 @@ static void cuts(io_server_t server) {
     in.element.next_sg = &body.element;
     const io_request_t request = held(server, header).request;
     const io_request_t waiting = held(server, native(&later, IO_IN, IO_EMULATED_COPY, other, length - first)).request;
+    size_t lengths[3];
+    for (size_t i = 0; i < 3; i++)
+        CHECK(io_elements(server, request, 0, i, &lengths[i]) == 2);
+    CHECK(lengths[0] == sizeof front && lengths[1] == first - sizeof front && lengths[2] == 0);
     OK(io_overlay(server, request, 0, 1, 1, &middle.overlay));
     OK(io_overlay(server, request, 0, 0, 1, &packet.overlay));
     OK(io_overlay(server, waiting, 0, 0, 1, &rest.overlay));
@@ -149,6 +153,8 @@ static void names_nothing(int error, io_pool_t pool, io_overlay_t overlay, io_se
     FAILS(error, io_overlay_cut(&buffer, 0, &rest));
     FAILS(error, io_overlay_return(overlay));
     FAILS(error, io_overlay(server, request, 0, 0, 1, &overlay));
+    if (error == ECHILD)
+        FAILS(error, io_elements(server, request, 0, 0, NULL));
 }
 
 static void misuse(io_server_t server) {
@@ -211,6 +217,9 @@ static void misuse(io_server_t server) {
     OK(io_server_register(NULL, 1, services, 0, &other));
     io_request_t request = held(server, native(&in, IO_IN, IO_EMULATED_COPY, room, sizeof room)).request;
     const io_overlay_t twice[] = {first.overlay, second.overlay, first.overlay};
+    CHECK(io_elements(server, request, 0, 0, NULL) == 1);
+    FAILS(EINVAL, io_elements(server, request, 1, 0, NULL));
+    FAILS(EBADF, io_elements(other, request, 0, 0, NULL));
     FAILS(EINVAL, io_overlay(server, request, 0, 0, 0, twice));
     FAILS(EINVAL, io_overlay(server, request, 0, 0, 1, NULL));
     FAILS(EBADF, io_overlay(server, request, 0, 0, 3, twice));

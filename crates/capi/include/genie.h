@@ -975,6 +975,19 @@ int io_overlay_cut(struct io_overlay_buffer *bufferp,
 // Errors: EBADF (there is no such buffer, or it was given back before, or overlaid), ECHILD.
 int io_overlay_return(io_overlay_t overlay);
 
+// How many elements a buffer of a request has, as the client has made them. *lengthp, if lengthp is not NULL, is how long the one with this
+// number is, from 0 on; 0 if there is none: for a server that overlays each with buffers of its own.
+//
+// Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or the request was replied to in anticipation), EBUSY (another thread is in io_keep or
+// io_outboard with the request).
+//
+// Pointers: lengthp is valid or NULL.
+int io_elements(io_server_t server,
+                io_request_t request,
+                size_t buffer,
+                size_t element,
+                size_t *lengthp);
+
 // Overlays buffers of the server's own on an element of an input of a request, in place of io_ready (thesis §7.4.3): the client gets their
 // data, that of the first, then that of the second, and so on. Elements are numbered from 0, as the client has
 // made them; an input of which the client has made one has element 0 alone. The reply has to say how many bytes of the input came.

@@ -138,6 +138,13 @@ impl Held {
         Ok(())
     }
 
+    /// How many elements a buffer has, and how long one of them is.
+    pub(crate) fn elements(&mut self, buffer: usize, element: usize) -> Result<(usize, usize), Failure> {
+        let incoming = self.stage.due()?;
+        incoming.direction(buffer)?;
+        Ok((incoming.elements(buffer), incoming.element_len(buffer, element)))
+    }
+
     /// Overlays the buffers that `take` gives on an element of an input.
     pub(crate) fn overlay(
         &mut self,

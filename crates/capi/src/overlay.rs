@@ -219,6 +219,29 @@ pub extern "C" fn io_overlay_return(overlay: io_overlay_t) -> c_int {
     call(|| process().overlays.remove(overlay).map(|_returned| 0))
 }
 
+/// How many elements a buffer of a request has, as the client has made them. *lengthp, if lengthp is not NULL, is how long the one with this
+/// number is, from 0 on; 0 if there is none: for a server that overlays each with buffers of its own.
+///
+/// Errors: EBADF, ECHILD, EINVAL (there is no such buffer, or the request was replied to in anticipation), EBUSY (another thread is in io_keep or
+/// io_outboard with the request).
+///
+/// Pointers: lengthp is valid or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_elements(
+    server: io_server_t,
+    request: io_request_t,
+    buffer: usize,
+    element: usize,
+    lengthp: *mut usize,
+) -> c_int {
+    call(|| {
+        let (count, length) = process().registered(server)?.elements(request, buffer, element)?;
+        // SAFETY: the caller vouches for the pointer.
+        unsafe { set(lengthp, length) };
+        Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
+    })
+}
+
 /// Overlays buffers of the server's own on an element of an input of a request, in place of io_ready (thesis §7.4.3): the client gets their
 /// data, that of the first, then that of the second, and so on. Elements are numbered from 0, as the client has
 /// made them; an input of which the client has made one has element 0 alone. The reply has to say how many bytes of the input came.

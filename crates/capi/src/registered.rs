@@ -310,6 +310,16 @@ impl Registered {
         self.with(request, |held| held.ready(buffer))
     }
 
+    /// How many elements a buffer has, and how long one of them is.
+    pub(crate) fn elements(
+        &self,
+        request: io_request_t,
+        buffer: usize,
+        element: usize,
+    ) -> Result<(usize, usize), Failure> {
+        self.with(request, |held| held.elements(buffer, element))
+    }
+
     pub(crate) fn overlay(
         &self,
         request: io_request_t,
