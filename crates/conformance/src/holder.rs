@@ -113,8 +113,12 @@ pub enum Command {
         #[serde(skip)]
         bytes: Vec<u8>,
     },
-    /// Let go of what is pinned.
+    /// Let go of what is pinned, or being transferred.
     Unpin,
+    /// Begin a transfer into a whole buffer, which is pinned then.
+    BeginTransfer { buffer: usize },
+    /// End the transfer, with this error if there is one.
+    EndTransfer { error: Option<String> },
     /// Reply: success.
     Reply,
     /// Reply: this error.

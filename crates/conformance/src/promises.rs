@@ -16,6 +16,7 @@ mod strong_input_delivery;
 mod strong_output;
 mod strong_output_borrowed;
 mod strong_output_reuse;
+mod transfers;
 mod weak;
 mod weak_borrowed;
 
@@ -79,6 +80,9 @@ macro_rules! each_promise {
             pinned_output_hides_later_stores: pins::output_is_read_until_it_is_let_go, "§3.2", [Holder];
             pinned_input_comes_with_the_last_pin: pins::input_is_filled_until_it_is_let_go, "§3.2", [Holder];
             pins_outlive_a_dropped_request: pins::a_dropped_request_leaves_its_pins, "§3.1.2, §3.2", [Holder];
+            replies_wait_for_transfers: transfers::a_reply_waits_for_the_transfer, "§6.6, §7.4.4", [Holder];
+            failed_transfers_fail_requests: transfers::a_failed_transfer_fails_the_request, "§2.1.2, §6.7, §6.8", [Holder];
+            transfers_outlast_giving_up: transfers::a_device_goes_on_after_the_client_has_given_up, "§3.1.2, §6.6", [Holder];
             progress_is_told_before_the_reply: progress::how_far_it_has_come_is_told_before_the_reply, "§6.5", [Holder];
             what_has_come_outlasts_giving_up: progress::a_request_that_is_given_up_succeeds_with_what_has_come, "§6.5", [Holder];
             failures_say_how_far_it_had_come: progress::a_failure_says_how_far_it_had_come, "§3.1.2, §6.5", [Holder];
@@ -101,6 +105,8 @@ macro_rules! each_promise {
             fallible_outboard_input_is_swapped: outboard::a_device_that_may_fail_has_its_data_swapped, "§7.4.4", [Device];
             outboard_input_can_be_redirected: outboard::data_from_outboard_memory_can_be_redirected, "§7.1, §7.4.4", [Device];
             outboard_input_can_be_peeked_at: outboard::data_from_outboard_memory_can_be_peeked_at, "§7.1, §7.4.4", [Device];
+            outboard_transfers_are_delivered_together: outboard::the_last_of_several_transfers_ends_the_request, "§2.1.2, §6.6", [Device];
+            wrong_sums_spoil_by_weak_integrity_alone: outboard::wrong_sums_spoil_buffers_by_weak_integrity_alone, "§2.1.2, §6.7, §6.8", [Device];
         }
         stored {
             what_is_put_comes_back: stored::what_is_put_comes_back, "§1.1.2, §2.1", [Store];

@@ -41,6 +41,8 @@ fn carriers_that_break_promises_are_found_out() {
         (Wrong::ForgetsAborts, "failed_migrant_input_brings_nothing", "under way for ever"),
         (Wrong::RepliesAtOnce, "input_changes_its_bytes_and_no_others", "copy into"),
         (Wrong::RepliesAtOnce, "pinned_output_hides_later_stores", "before the pin was let go"),
+        (Wrong::RepliesAtOnce, "replies_wait_for_transfers", "nobody has said that all of it is there"),
+        (Wrong::HidesFailures, "failed_transfers_fail_requests", "should fail"),
         (Wrong::FillsOneElement, "elements_may_meet_in_one_granule", "copy beside"),
         (Wrong::RepliesTwoBytesShort, "what_came_can_go", "lengths differ"),
         (Wrong::RepliesTwoBytesShort, "what_is_got_is_all_there_is", "the length that is said"),

@@ -43,7 +43,8 @@
 //! - A server that has another server do a part of its work forwards parts of its requests ([`Incoming::fragment`]), and waits in no thread
 //!   if it has a [`Completer`]; `examples/contractor.rs` is a whole one, which passes on progress, too.
 //! - A device, or a server that has its data before it is asked, fills [`Overlays`](mechanism::Overlays), which may be
-//!   [`Frames`](mechanism::Frames) of one memory object.
+//!   [`Frames`](mechanism::Frames) of one memory object. A device that transfers data by itself is given a [`Transfer`]
+//!   ([`Incoming::begin_transfer`]).
 //! - A server that keeps something for each client is a [`PerClient`] of servers.
 //! - A client that keeps several requests in flight uses a [`BufferRing`]; one with many takes them from [`Completions`], or says
 //!   what follows each reply by [`Pending::then`].
@@ -75,7 +76,7 @@ mod names {
         Anticipated, Batch, Client, ClientId, Completer, Completions, Element, Error, Failed, Filled,
         Fragment, HIJACK_LIMIT, In, Incoming, InputPin, Interface, Kept, Limits, Out, OutputPin, Pending,
         Plan, Preference, Preferences, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned,
-        Server, ServerError, ServerHandle, Service, ServiceId, Shared, overruns,
+        Server, ServerError, ServerHandle, Service, ServiceId, Shared, Transfer, overruns,
     };
     pub use genie_memory::{Backing, Buffer, Data, DataMut, Direction, Inode, Migrant};
     pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};

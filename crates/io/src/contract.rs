@@ -10,7 +10,7 @@
 //! Source: thesis §3.1.2, figure 3.1; §5.3.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use genie_sys::fork::Maker;
@@ -27,9 +27,14 @@ pub struct Contract {
     /// How many requests of this process led to it, itself included.
     depth: u32,
     /// What gives the contractor's reply when the last fragment has been let go; none before the contractor has replied.
-    reply: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    reply: Mutex<Option<Deferred>>,
+    /// Why the request fails, whatever the contractor has replied.
+    failure: OnceLock<Error>,
     originated: Mutex<AllOriginated>,
 }
+
+/// Gives a reply, or this error in its place.
+type Deferred = Box<dyn FnOnce(Option<Error>) + Send>;
 
 /// A request that another one has originated.
 pub(crate) trait Originated: Send + Sync {
@@ -50,17 +55,23 @@ struct AllOriginated {
 
 impl Contract {
     pub(crate) fn new(depth: u32) -> Arc<Self> {
-        let (reply, originated) = Default::default();
-        Arc::new(Self { maker: Maker::this_process(), depth, reply, originated })
+        let (reply, failure, originated) = Default::default();
+        Arc::new(Self { maker: Maker::this_process(), depth, reply, failure, originated })
     }
 
     pub(crate) fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Has the contractor's reply given, by `reply`, when the last fragment has been let go.
-    pub(crate) fn defer(&self, reply: impl FnOnce() + Send + 'static) {
+    /// Has the contractor's reply given, by `reply`, when the last fragment has been let go. `reply` is told why the request has failed
+    /// by then, if it has.
+    pub(crate) fn defer(&self, reply: impl FnOnce(Option<Error>) + Send + 'static) {
         *self.reply.lock() = Some(Box::new(reply));
+    }
+
+    /// Has the request fail, unless it has failed before.
+    pub(crate) fn fail(&self, reason: Error) {
+        let _ = self.failure.set(reason);
     }
 
     /// Links a request to the one that originated it, unless the originating request is being aborted.
@@ -109,7 +120,7 @@ impl Drop for Contract {
             return std::mem::forget(reply);
         }
         if let Some(reply) = reply {
-            reply();
+            reply(self.failure.take());
         }
     }
 }

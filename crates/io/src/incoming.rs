@@ -6,6 +6,7 @@ pub(crate) mod fragment;
 mod origin;
 pub(crate) mod pin;
 mod supplying;
+pub(crate) mod transfer;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -296,7 +297,7 @@ impl Incoming {
         self.ensure_own()?;
         check_range(&range, self.output(index)?.len())?;
         let segments = self.output(index)?.part(range).segments().clone();
-        Ok(OutputPin(Pinned { segments, _contract: self.contract() }))
+        Ok(OutputPin(Pinned { segments, contract: self.contract() }))
     }
 
     /// Makes input buffer `index` ready and pins its bytes `range` for the server to fill, as [`Incoming::pin_output`] does
@@ -308,7 +309,7 @@ impl Incoming {
         self.ensure_own()?;
         check_range(&range, self.input(index).map(|_| self.len(index))?)?;
         let segments = self.ready(index)?.part(range).segments().clone();
-        Ok(InputPin(Pinned { segments, _contract: self.contract() }))
+        Ok(InputPin(Pinned { segments, contract: self.contract() }))
     }
 
     /// The contract, which defers the reply; made here if there is none yet.
@@ -454,9 +455,9 @@ impl Incoming {
         let Some((mut work, origin)) = self.held.take() else { return };
         match self.contract.take() {
             // The reply takes effect when the last fragment has been let go, which may be now.
-            Some(contract) => contract.defer(move || {
+            Some(contract) => contract.defer(move |failure| {
                 work.take_back();
-                origin.reply(work, error);
+                origin.reply(work, error.or(failure));
             }),
             None => origin.reply(work, error),
         }

@@ -39,6 +39,7 @@ pub use error::server_error::ServerError;
 pub use error::{Error, Failed};
 pub use incoming::fragment::Fragment;
 pub use incoming::pin::{InputPin, OutputPin};
+pub use incoming::transfer::Transfer;
 pub use incoming::{Anticipated, Filled, Incoming};
 pub use interface::Interface;
 pub use interface::preference::Preference;

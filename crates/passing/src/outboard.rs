@@ -1,6 +1,6 @@
 //! Outboard memory: data that lies in a device's own memory until a driver is asked to transfer it.
 //!
-//! Source: thesis §6.6, §7.4.4.
+//! Source: thesis §6.6 to §6.8, §7.4.4.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,6 +10,11 @@ use genie_memory::{DataMut, TellLater};
 use crate::{Error, Result};
 
 /// A buffer in a device's own memory; dropping it deallocates it.
+///
+/// It is for devices whose transfers the host makes, or waits for: [`Outboard::transfer`] holds up the thread that needs the data. By
+/// emulated copy that is the client's, which takes the reply; by other schemes, the server's that links the buffer; in another process than
+/// the client's, the one that replies. A device that transfers by itself is given a `Transfer` by `Incoming::begin_transfer`, and holds up
+/// nobody.
 pub trait Outboard: Send + std::fmt::Debug {
     /// How many bytes it holds.
     fn len(&self) -> usize;
@@ -20,8 +25,11 @@ pub trait Outboard: Send + std::fmt::Debug {
     }
 
     /// Whether a transfer can fail after it has stored something. If it cannot, emulated copy transfers the data into the
-    /// client's own buffer. If it can, emulated copy transfers the data into a buffer of the interface's and swaps pages,
-    /// since a failed request leaves the client's buffer as it was.
+    /// client's own buffer. That is so for a device that sums its data as it comes from the wire (WCAB, §6.8). If it can, as where the device
+    /// sums the data while it transfers it (Medusa, Afterburner), emulated copy transfers the data into a buffer of the
+    /// interface's and swaps pages, since a failed request leaves the client's buffer as it was. By share, which a client asks for if it
+    /// can bear that, the data goes to the client's buffer, and what was stored before an error stays there. The receipt says which scheme
+    /// took effect, and how many granules were swapped.
     fn may_fail(&self) -> bool {
         true
     }

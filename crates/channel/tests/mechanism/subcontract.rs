@@ -32,6 +32,7 @@ on_each_kind! {
     every_scheme_takes_a_subcontractors_buffer,
     memory_is_made_when_a_subcontractor_needs_it,
     a_device_of_a_subcontractors_fills_the_clients_granules,
+    a_transfer_of_a_subcontractors_holds_up_the_contractors_reply,
     a_contractor_that_looks_sees_the_subcontractors_buffer,
     a_buffer_that_is_worked_on_once_more_is_copied,
     a_part_is_copied_and_says_so,
@@ -223,6 +224,32 @@ fn a_device_of_a_subcontractors_fills_the_clients_granules(fixture: &Fixture) {
     assert_eq!(fixture.frames(&buffer), before, "the device has written to the client's own granules");
     assert_eq!((reply.receipt().copied, reply.receipt().swapped), (0, 0));
     drop(buffer);
+    assert_idle(&fixture.interface, 0);
+}
+
+/// The relay does not wait for the reply to its own request: what it replies takes effect when the device is done.
+fn a_transfer_of_a_subcontractors_holds_up_the_contractors_reply(fixture: &Fixture) {
+    let to = fixture.holder.server().clone();
+    let interface = fixture.interface.clone();
+    let hasty = ServerHandle::new(Contractor::blind(move |request| {
+        let fragment = request.fragment(0, 0..request.len(0))?;
+        drop(interface.request(&to, HOLD).input(In::fragment(fragment)).submit().expect("a request"));
+        Ok(request.set_actual(0, request.len(0))?)
+    }));
+    let (mut buffer, data) = (fixture.buffer(21), pattern(22, LEN));
+    let request = fixture.interface.request(&hasty, ASK).input(In::emulated_copy(&mut buffer));
+    let pending = request.submit().expect("a request");
+    let arrived = fixture.holder.arrival();
+    assert_eq!(fixture.holder.command(arrived, Command::BeginTransfer { buffer: 0 }), Answer::Done);
+    fixture.holder.set_actual(arrived, LEN);
+    fixture.holder.reply(arrived);
+    assert_eq!(fixture.holder.command(arrived, Command::WritePinned { bytes: data.clone() }), Answer::Done);
+    assert!(!pending.is_replied(), "the device is at work");
+    assert_eq!(fixture.holder.command(arrived, Command::EndTransfer { error: None }), Answer::Done);
+    let reply = pending.sync().expect("a reply");
+    same(&buffer, &data, "the data");
+    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, fixture.granules()));
+    drop((hasty, buffer));
     assert_idle(&fixture.interface, 0);
 }
 

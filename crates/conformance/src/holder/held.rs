@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use genie_io::{
     Anticipated, Client, Error, Incoming, InputPin, OutputPin, RequestId, Server, ServerError, Service,
-    ServiceId,
+    ServiceId, Transfer,
 };
 use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Chain, Outboard, Overlays, Preferred};
@@ -52,6 +52,27 @@ enum Kept {
 enum Pinned {
     Output(OutputPin),
     Input(InputPin),
+    Transfer(Transfer),
+}
+
+impl Pinned {
+    fn data(&self) -> Data<'_> {
+        match self {
+            Self::Output(pin) => pin.data(),
+            Self::Input(pin) => pin.data().into_data(),
+            Self::Transfer(transfer) => transfer.data().into_data(),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Answer {
+        let data = match self {
+            Self::Output(_) => return Answer::Refused("it is an output".to_owned()),
+            Self::Input(pin) => pin.data(),
+            Self::Transfer(transfer) => transfer.data(),
+        };
+        data.copy_from(bytes);
+        Answer::Done
+    }
 }
 
 /// The server itself, which keeps every request until the test's side says what to do with it.
@@ -190,10 +211,12 @@ impl Held {
             }
             Command::Places { buffer } => kept.output(buffer).map(|data| Answer::Places(places(&data))),
             Command::Backings { buffer } => kept.output(buffer).map(|data| backings(&data)),
-            Command::Pin { buffer } => kept.pin(buffer).map(|pin| {
-                self.pins.lock().insert(request, pin);
-                Answer::Done
-            }),
+            Command::Pin { buffer } | Command::BeginTransfer { buffer } => {
+                kept.pin(buffer, matches!(command, Command::BeginTransfer { .. })).map(|pin| {
+                    self.pins.lock().insert(request, pin);
+                    Answer::Done
+                })
+            }
             other => kept.change(self.pool.as_ref(), other),
         };
         self.requests().insert(request, kept);
@@ -208,26 +231,21 @@ impl Held {
         };
         let refused = Answer::Refused(format!("nothing of {request} is pinned"));
         Ok(match command {
-            Command::ReadPinned => pins.get(&request).map_or(refused, |pin| {
-                elsewhere(pin, &|pin| match pin {
-                    Pinned::Output(pin) => Answer::Bytes(pin.data().to_vec()),
-                    Pinned::Input(pin) => Answer::Bytes(pin.data().to_vec()),
-                })
-            }),
-            Command::PinnedBackings => pins.get(&request).map_or(refused, |pin| match pin {
-                Pinned::Output(pin) => backings(&pin.data()),
-                Pinned::Input(pin) => backings(&pin.data()),
-            }),
-            Command::WritePinned { bytes } => pins.get(&request).map_or(refused, |pin| {
-                elsewhere(pin, &|pin| match pin {
-                    Pinned::Output(_) => Answer::Refused("it is an output".to_owned()),
-                    Pinned::Input(pin) => {
-                        pin.data().copy_from(&bytes);
-                        Answer::Done
-                    }
-                })
-            }),
+            Command::ReadPinned => pins
+                .get(&request)
+                .map_or(refused, |pin| elsewhere(pin, &|pin| Answer::Bytes(pin.data().to_vec()))),
+            Command::PinnedBackings => pins.get(&request).map_or(refused, |pin| backings(&pin.data())),
+            Command::WritePinned { bytes } => {
+                pins.get(&request).map_or(refused, |pin| elsewhere(pin, &|pin| pin.write(&bytes)))
+            }
             Command::Unpin => pins.remove(&request).map_or(refused, |_| Answer::Done),
+            Command::EndTransfer { error } => match pins.remove(&request) {
+                Some(Pinned::Transfer(transfer)) => {
+                    transfer.end(error.map_or(Ok(()), |message| Err(ServerError::new(message))));
+                    Answer::Done
+                }
+                _ => refused,
+            },
             other => return Err(other),
         })
     }
@@ -250,13 +268,14 @@ impl Kept {
         data.map_err(|error| error.to_string())
     }
 
-    fn pin(&mut self, buffer: usize) -> Result<Pinned, String> {
+    fn pin(&mut self, buffer: usize, transfers: bool) -> Result<Pinned, String> {
         let Self::Request { incoming, .. } = self else {
             return Err("its client has the reply already".to_owned());
         };
         let len = incoming.len(buffer);
         let pinned = match incoming.direction(buffer) {
             Ok(Direction::Out) => incoming.pin_output(buffer, 0..len).map(Pinned::Output),
+            Ok(Direction::In) if transfers => incoming.begin_transfer(buffer, 0..len).map(Pinned::Transfer),
             Ok(Direction::In) => incoming.pin_input(buffer, 0..len).map(Pinned::Input),
             Err(error) => Err(error),
         };

@@ -1,17 +1,21 @@
-//! Input from a device's own memory: every scheme takes it, and emulated copy without a system buffer.
+//! Input from a device's own memory: every scheme takes it, and emulated copy without a system buffer. A device may transfer it by itself,
+//! after the server's reply, or when it is asked to.
 //!
-//! Source: thesis §7.4.4.
+//! Source: thesis §6.6 to §6.8, §7.4.4.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
 
 use genie_io::{
     Error, Failed, In, Incoming, Pending, Reply, RequestId, Server, ServerError, ServerHandle, Service,
-    ServiceId,
+    ServiceId, Transfer,
 };
 use genie_memory::DataMut;
-use genie_passing::model::Allocation;
+use genie_passing::model::{Allocation, Integrity};
 use genie_passing::{Outboard, Scheme};
 use genie_sys::lock::Mutex;
 
@@ -295,6 +299,95 @@ pub(crate) fn output_pending_hides_data_from_outboard_memory(t: &Scene) {
             same(&t.holder().read(pending.id()), &before, format_args!("{scheme}, then {input}: the output"));
             t.holder().reply(pending.id());
             replied(pending);
+        }
+    }
+}
+
+/// A driver whose device transfers by itself: what it is to fill goes to whoever plays the device.
+struct Starter(Sender<Transfer>);
+
+impl Server for Starter {
+    fn name(&self) -> &str {
+        "starter"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, mut request: Incoming) {
+        let (len, elements) = (request.len(0), request.elements(0));
+        let ranges = (0..elements).map(|element| len * element / elements..len * (element + 1) / elements);
+        let transfers: Result<Vec<_>, _> = ranges.map(|range| request.begin_transfer(0, range)).collect();
+        request.set_actual(0, len).expect("all of it");
+        request.reply(Ok(()));
+        let transfers = transfers.expect("memory");
+        transfers.into_iter().for_each(|transfer| self.0.send(transfer).expect("a device"));
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// A driver that only starts transfers, and its device's end.
+fn starter() -> (ServerHandle, Receiver<Transfer>) {
+    let (sender, device) = channel();
+    (ServerHandle::new(Starter(sender)), device)
+}
+
+/// Two packets go to one buffer, the later one first. The server has replied long before.
+pub(crate) fn the_last_of_several_transfers_ends_the_request(t: &Scene) {
+    for scheme in strong_native() {
+        for wrong in [None, Some(0), Some(1)] {
+            let what = format!("{scheme}, packet {wrong:?} is damaged");
+            let (mut buffer, before) = filled(t);
+            let data = pattern(fresh_seed(), before.len());
+            let (driver, device) = starter();
+            let (one, two) = buffer.split_at_mut(before.len() / 2);
+            let request = t.interface().request(&driver, ServiceId(0)).input(In::borrowed(scheme, one));
+            let pending = request.and_input(In::borrowed(scheme, two)).submit().expect("a request");
+            let packets = device.try_iter().zip(data.chunks(before.len() / 2)).enumerate();
+            let mut packets: Vec<_> = packets.collect();
+            let mut transfer_next = || {
+                let (number, (transfer, bytes)) = packets.pop().expect("a packet");
+                transfer.data().copy_from(bytes);
+                transfer.end(if wrong == Some(number) { Err("damaged".into()) } else { Ok(()) });
+            };
+            transfer_next();
+            assert!(!pending.wait(Duration::from_millis(2)), "{what}: one packet is under way");
+            let result = thread::scope(|scope| {
+                scope.spawn(transfer_next);
+                pending.sync()
+            });
+            assert_eq!(result.is_ok(), wrong.is_none(), "{what}");
+            same(&buffer, if wrong.is_none() { &data } else { &before }, &what);
+        }
+    }
+}
+
+/// A device sums its data while it transfers it, as Medusa and Afterburner do, and finds the sum wrong. Whether the client's buffer has
+/// changed depends on the scheme that the client has asked for, and the receipt says so.
+pub(crate) fn wrong_sums_spoil_buffers_by_weak_integrity_alone(t: &Scene) {
+    for scheme in [Scheme::EmulatedCopy, Scheme::EmulatedShare] {
+        for asks in [false, true] {
+            let what = format!("{scheme}, the device is asked: {asks}");
+            let (buffer, mut expected) = filled(t);
+            let data = pattern(fresh_seed(), expected.len());
+            let (starter, device) = starter();
+            let driver = if asks { breaking_driver(&data, data.len() - 1) } else { starter };
+            let request = t.interface().request(&driver, ServiceId(0)).input(In::owned(scheme, buffer));
+            let pending = request.submit().expect("a request");
+            for transfer in device.try_iter() {
+                transfer.data().part(0..data.len() - 1).copy_from(&data);
+                transfer.end(Err("the sum is wrong".into()));
+            }
+            let mut failed = pending.sync().map(drop).expect_err("the sum is wrong");
+            let receipt = failed.buffers[0].elements[0].receipt;
+            assert_eq!(receipt.effective, scheme, "{what}");
+            if scheme.integrity() == Integrity::Weak {
+                let stored = data.len() - 1;
+                expected[..stored].copy_from_slice(&data[..stored]);
+            }
+            same(&failed.take_buffer().expect("the buffer"), &expected, &what);
         }
     }
 }

@@ -40,5 +40,5 @@ pub struct InputPin(pub(crate) Pinned);
 #[derive(Debug)]
 pub(crate) struct Pinned {
     pub(crate) segments: Segments,
-    pub(crate) _contract: Arc<Contract>,
+    pub(crate) contract: Arc<Contract>,
 }
