@@ -5,7 +5,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use genie_memory::{DataMut, TellLater};
+use genie_memory::{Data, DataMut, TellLater};
 
 use crate::{Error, Result};
 
@@ -32,6 +32,11 @@ pub trait Outboard: Send + std::fmt::Debug {
     /// took effect, and how many granules were swapped.
     fn may_fail(&self) -> bool {
         true
+    }
+
+    /// The bytes where they lie, if the host and other devices can load them there. A client that peeks at them has none transferred then.
+    fn data(&self) -> Option<Data<'_>> {
+        None
     }
 
     /// Transfers the bytes from `offset` on into host memory, filling `into`, which is there for the time of the call only.

@@ -14,7 +14,7 @@ use genie_io::{
     Error, Failed, In, Incoming, Pending, Reply, RequestId, Server, ServerError, ServerHandle, Service,
     ServiceId, Transfer,
 };
-use genie_memory::DataMut;
+use genie_memory::{Data, DataMut};
 use genie_passing::model::{Allocation, Integrity};
 use genie_passing::{Outboard, Scheme};
 use genie_sys::lock::Mutex;
@@ -56,6 +56,10 @@ impl Outboard for DeviceBuffer {
 
     fn may_fail(&self) -> bool {
         self.breaks_after.is_some()
+    }
+
+    fn data(&self) -> Option<Data<'_>> {
+        (!self.may_fail()).then(|| Data::from(&self.bytes[..]))
     }
 
     fn transfer(&mut self, offset: usize, into: DataMut<'_>) -> io::Result<()> {
@@ -275,12 +279,14 @@ pub(crate) fn data_from_outboard_memory_can_be_redirected(t: &Scene) {
 pub(crate) fn data_from_outboard_memory_can_be_peeked_at(t: &Scene) {
     for scheme in strong_native() {
         let data = pattern(fresh_seed(), buffer_len(t));
-        let (driver, _) = driver(&data, data.len(), false);
+        let (driver, counts) = driver(&data, data.len(), false);
         let (mut buffer, _) = filled(t);
         let pending = receive(t, &driver, scheme, &mut buffer);
         let mut peeked = [0; 64];
         assert_eq!(pending.peek(&mut [&mut peeked]), Ok(vec![64]), "{scheme}");
         same(&peeked, &data[..64], format_args!("{scheme}, peeked"));
+        let transferred = if scheme == Scheme::EmulatedCopy { 0 } else { data.len() };
+        assert_eq!(counts.transferred.load(Ordering::Relaxed), transferred, "{scheme}: read where it lies");
         replied(pending);
         same(&buffer, &data, scheme);
     }

@@ -40,7 +40,7 @@ impl Holder<'_> {
 
 impl Input {
     /// Copies the first data bytes elsewhere without completing the input; returns how many. Data that is still in a
-    /// device's own memory is transferred to a host buffer for this, and transferred once more when it is delivered.
+    /// device's own memory, and cannot be read there, is transferred to a host buffer for this, and once more when it is delivered.
     ///
     /// # Errors
     /// No memory for a host buffer, or [`Error::Outboard`](crate::Error::Outboard).
@@ -49,6 +49,9 @@ impl Input {
         if let (Buffering::Outboard(outboard), None, None) =
             (&mut self.buffering, &self.system, &self.reference)
         {
+            if let Some(data) = outboard.data() {
+                return Ok(data.copy_to(&mut bytes[..wanted]));
+            }
             let passing = self.passing.as_ref().expect("an input has its engine until it ends");
             let host = passing.space().system_buffer(wanted)?;
             outboard.fill(&host.data())?;
