@@ -17,7 +17,7 @@ use genie_sys::lock::Mutex;
 
 use super::{Fixture, eventually};
 use crate::on_both_granules;
-use crate::support::bytes::same;
+use crate::support::bytes::{pattern, same};
 use crate::support::holder::{Answer, Command, Control, HOLD, Held, HoldingServer, Name};
 use crate::support::peer::{Ask, Peer};
 use crate::support::transport::Place;
@@ -250,6 +250,34 @@ fn pins_hold_the_memory_of_a_client_that_is_killed() {
         let is_named = |part: &Backed| part.1.is_some();
         assert!(matches!(&named, Answer::Backings(parts) if parts.iter().all(is_named)), "{named:?}");
         assert_eq!(held.command(request, Command::Unpin), Answer::Done);
+        eventually("the client is still there", || running.status().clients.is_empty());
+    }
+}
+
+#[test]
+fn transfers_go_on_into_memory_of_a_client_that_is_killed() {
+    for untrusted in [false, true] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = Directory::at(directory.path().join("run")).expect("a run-time directory");
+        let held = Arc::new(Held::new(None));
+        let options = ServeOptions { untrusted, ..ServeOptions::default() };
+        let serving = Listener::bind_in(&at, "holder", HoldingServer(Arc::clone(&held)), options);
+        let running = serving.expect("a server").start().expect("threads");
+        let client = Peer::own();
+        let send = Ask::Send { directory: at.path().to_owned(), server: "holder".to_owned(), len: 100_000 };
+        client.link_for_good().done(send);
+        let request = Name::Client(held.arrival(0).expect("an arrival"));
+        let done =
+            |command| assert_eq!(held.command(request, command), Answer::Done, "untrusted: {untrusted}");
+        done(Command::BeginTransfer { buffer: 1 });
+        done(Command::SetActual { buffer: 1, actual: 100_000 });
+        done(Command::Reply);
+        client.kill();
+        eventually("the server was not asked to abort", || !held.aborted().is_empty());
+        let bytes = pattern(3, 100_000);
+        done(Command::WritePinned { bytes: bytes.clone() });
+        assert_eq!(held.command(request, Command::ReadPinned), Answer::Bytes(bytes));
+        done(Command::EndTransfer { error: None });
         eventually("the client is still there", || running.status().clients.is_empty());
     }
 }

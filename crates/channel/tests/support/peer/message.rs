@@ -31,7 +31,7 @@ pub(crate) enum Ask {
         pid: u32,
         addr: usize,
     },
-    /// Be a client: send this many bytes to a holder, by emulated copy, and wait for nothing.
+    /// Be a client: send this many bytes to a holder and ask for as many, by emulated copy, and wait for nothing.
     Send {
         directory: PathBuf,
         server: String,

@@ -9,9 +9,9 @@ use std::time::Duration;
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Listener, Running, ServeOptions, Serving};
 use genie_io::servers::memory::Memory;
-use genie_io::{Interface, Limits, Out, Pending, Server, ServerHandle};
+use genie_io::{In, Interface, Limits, Out, Pending, Server, ServerHandle};
 use genie_memory::{Buffer, Config, Faults, Granularity, GranuleKind, Mapping, Space};
-use genie_passing::{Costs, Overlays, Passing, Thresholds};
+use genie_passing::{Costs, Overlays, Passing, Scheme, Thresholds};
 use genie_sys::process::{self, Pid};
 use rustix::process::Signal;
 
@@ -143,8 +143,10 @@ impl Connection {
         let interface = small_interface();
         let handle = connect(&interface, directory, server)?;
         let buffer = interface.allocate(len).map_err(|error| error.to_string())?;
+        let input = interface.allocate(len).map_err(|error| error.to_string())?;
         let request = interface.request(&handle, crate::support::holder::HOLD);
-        let pending = request.out(Out::emulated_copy(&buffer)).submit().map_err(|error| error.to_string())?;
+        let request = request.out(Out::emulated_copy(&buffer)).input(In::owned(Scheme::EmulatedCopy, input));
+        let pending = request.submit().map_err(|error| error.to_string())?;
         self.sent.push((pending, interface, handle, buffer));
         Ok(())
     }
