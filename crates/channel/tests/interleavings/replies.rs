@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use genie_io::Error;
+use genie_io::{Error, In};
 use shuttle::thread;
 
 use crate::scene::{FOR_EVER, Keeper, SERVICE, assert_agreed, assert_free, explore, interface, narrow};
@@ -40,6 +40,37 @@ fn a_client_that_gives_up_has_its_reply_or_the_server_its_work() {
             assert!(matches!(failed.error, Error::Aborted), "{}", failed.error);
         }
         replies.join().unwrap();
+        assert_free(&interface, &server);
+    });
+}
+
+/// Whichever ends last gives the reply, and it is the device's error, unless the client has given up by then.
+#[test]
+fn a_transfer_that_fails_as_its_server_replies_and_its_client_gives_up_is_no_success() {
+    explore(|| {
+        let (server, keeper) = Keeper::deaf();
+        let interface = narrow(FOR_EVER);
+        let mut bytes = [7; 8];
+        let request = interface.request(&server, SERVICE).input(In::copy(&mut bytes));
+        let pending = request.submit().expect("it is admitted");
+        let mut incoming = keeper.await_one();
+        let transfers = [0..3, 3..8].map(|range| incoming.begin_transfer(0, range).expect("an input"));
+        let ends = transfers.map(|transfer| {
+            thread::spawn(move || {
+                transfer.data().fill(1);
+                let is_first = transfer.data().len() == 3;
+                transfer.end(if is_first { Ok(()) } else { Err("damaged".into()) });
+            })
+        });
+        let replies = thread::spawn(move || {
+            incoming.set_actual(0, 8).expect("all of it");
+            incoming.reply(Ok(()));
+        });
+        let error = pending.abort().map(drop).expect_err("it is no success").error;
+        assert!(matches!(error, Error::Aborted | Error::Server(_)), "{error}");
+        ends.into_iter().for_each(|end| end.join().unwrap());
+        replies.join().unwrap();
+        assert_eq!(bytes, [7; 8]);
         assert_free(&interface, &server);
     });
 }
