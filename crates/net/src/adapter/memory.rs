@@ -104,10 +104,16 @@ impl Outboard for Gathered {
         false
     }
 
-    fn transfer(&mut self, offset: usize, into: DataMut<'_>) -> io::Result<()> {
+    fn data(&self) -> Option<Data<'_>> {
         let mut all = Data::default();
         self.0.iter().for_each(|buffer| all.append(buffer.data()));
-        into.copy_data(&all.part(offset..all.len()));
+        Some(all)
+    }
+
+    fn transfer(&mut self, offset: usize, into: DataMut<'_>) -> io::Result<()> {
+        if let Some(all) = self.data() {
+            into.copy_data(&all.part(offset..all.len()));
+        }
         Ok(())
     }
 }
