@@ -194,32 +194,25 @@ impl Assembly {
     fn move_in(&mut self, adapter: &dyn Adapter, port: Port) -> Result<usize, Error> {
         let mut parts = std::mem::take(&mut self.parts);
         parts.retain(|part| !matches!(part.from, Source::InPlace(_)));
-        // Which way those move that lie in the input already.
-        let shifts = parts.iter().filter_map(|part| match &part.from {
+        // The first one is moved first, each to where nothing lies that is still to be moved: if none moves up.
+        let moves_up = |part: &Part| match &part.from {
             Source::Piece(piece @ Piece::Posted { at, .. }) => {
-                self.start_of(piece).map(|start| start + at < part.to)
+                self.start_of(piece).is_some_and(|start| start + at < part.to)
             }
-            _ => None,
-        });
-        let (up, down) = shifts.fold((false, false), |(up, down), is_up| (up | is_up, down | !is_up));
+            _ => false,
+        };
         let mut copied = 0;
-        if up && down {
-            // No order is right for all: what is stored for one may lie where another one is to be.
+        if parts.iter().any(moves_up) {
             let own = self.posting();
             copied = parts.iter_mut().filter_map(|part| Some(part.from.leave(adapter, port, own?))).sum();
         }
         let Some(posted) = &self.posted else { return Ok(copied) };
         let into = posted.pin.data();
         let mut is_whole = true;
-        let mut store = |Part { to, from }: Part| {
+        for Part { to, from } in parts {
             let len = from.with(adapter, port, |data| into.part(to..to + data.len()).copy_data(&data));
             is_whole &= len == from.len();
             copied += len;
-        };
-        match up {
-            // The last one first, each to where nothing lies that is still to be moved.
-            true => parts.into_iter().rev().for_each(&mut store),
-            false => parts.into_iter().for_each(&mut store),
         }
         if is_whole { Ok(copied) } else { Err(Error::Dropped) }
     }
@@ -326,7 +319,7 @@ impl Source {
     }
 
     /// Shows the bytes; none if they are in place, or gone.
-    fn with<R>(&self, adapter: &dyn Adapter, port: Port, see: impl FnOnce(Data<'_>) -> R) -> R {
+    pub(crate) fn with<R>(&self, adapter: &dyn Adapter, port: Port, see: impl FnOnce(Data<'_>) -> R) -> R {
         match self {
             Self::InPlace(_) => see(Data::default()),
             Self::Copied(bytes) => see(bytes[..].into()),

@@ -52,17 +52,8 @@ impl Checksum {
 
     /// The checksum of data.
     pub fn of_data(self, data: &Data<'_>) -> u32 {
-        if self == Self::Internet {
-            return Sum(Summed::Internet(internet_of_data(data))).finish();
-        }
         let mut sum = Sum::new(self);
-        let mut block = [0; BLOCK];
-        let len = data.len();
-        for start in (0..len).step_by(BLOCK) {
-            let here = &mut block[..BLOCK.min(len - start)];
-            data.part(start..start + here.len()).copy_to(here);
-            sum.add(here);
-        }
+        sum.add_data(data);
         sum.finish()
     }
 
@@ -131,6 +122,21 @@ impl Sum {
         match &mut self.0 {
             Summed::Internet(pieces) => pieces.add(internet(bytes), bytes.len()),
             Summed::Crc32c(digest) => digest.update(bytes),
+        }
+    }
+
+    /// The same, of data.
+    pub fn add_data(&mut self, data: &Data<'_>) {
+        if let Summed::Internet(pieces) = &mut self.0 {
+            let Pieces { sum, len } = internet_of_data(data);
+            return pieces.add(sum, len);
+        }
+        let mut block = [0; BLOCK];
+        let len = data.len();
+        for start in (0..len).step_by(BLOCK) {
+            let here = &mut block[..BLOCK.min(len - start)];
+            data.part(start..start + here.len()).copy_to(here);
+            self.add(here);
         }
     }
 
