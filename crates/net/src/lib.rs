@@ -3,12 +3,14 @@
 //! Why: with which adapter, and under which conditions, data can be passed without a copy is what chapter 6 of the thesis is about.
 //! How: a [`Wire`] brings frames to a station. There an [`Adapter`] stores each [`Frame`] where its level of support allows, which stands for
 //! the device's DMA and is counted apart from the host's copies, and says where the bytes are ([`Received`]). A server (of
-//! [transfers](transfer)) drives the adapter, and passes the data to its clients. [`packet`] has the headers of datagrams.
+//! [datagrams](datagram), or of [transfers](transfer)) drives the adapter, and passes the data to its clients. [`packet`] has the headers of
+//! datagrams.
 //! Source: thesis chapters 6 and 9, table 6.1.
 
 pub mod adapter;
 mod assembly;
 pub mod checksum;
+pub mod datagram;
 mod frame;
 pub mod packet;
 mod rate;

@@ -1,0 +1,198 @@
+//! The datagram server: UDP over IPv4 and IPv6 on an Ethernet.
+//!
+//! Why: network input has ephemeral buffers, so it is what copy avoidance is worth most for; a datagram server shows what each scheme costs
+//! over each kind of adapter, in the client's process and in one of its own.
+//! How: a client [opens](OPEN) a port, and [sends](SEND) and [receives](RECEIVE) by requests; [`Socket`] makes them. A datagram that is sent
+//! is a header of the server's and a fragment of the client's output, in one request to the [wire]: the server replies when
+//! the wire has, and no thread waits. A request to receive that finds no datagram is posted where the adapter keeps lists for ports, so the
+//! data is stored in its place. When a frame comes, the adapter stores it, and the server reads the headers from there, verifies the
+//! checksum, and passes the data to the port's first request, or has it wait.
+//!
+//! The same code is a server in its clients' process or, behind a listener, in one of its own. There, posted buffers come from the pool that
+//! the server has lent to the client, so they change places with the client's; the adapter's own buffers may hold other clients' data, and
+//! are copied.
+//! Invariants: nothing is stored for a request that is over. A frame that is dropped changes no client's buffer, and takes no request's place.
+//! Requests are replied to without the server's lock: what follows from a reply may make requests of this server.
+//! Trust: frames are anybody's. A datagram is taken for what its headers say only as far as there are bytes in the adapter's memory, which is
+//! read again after the adapter has looked at the frame. A client's port is its own, and what it can have is bounded ([`Limits`]). A
+//! server in a process of its own shows a client the memory in which its requests wait: also what came to its port and was dropped, since
+//! it was damaged, say.
+//! Limits: no fragments: a datagram is as long as the MTU allows. A port has one owner, and one peer or any. A datagram that finds no room
+//! in a queue is dropped, and counted ([`Counters`]).
+//! Source: thesis chapter 9; §6.4, §6.5, §7.1, §7.4.3.
+
+mod argument;
+mod counters;
+mod options;
+mod ports;
+mod receiving;
+mod sending;
+mod services;
+mod socket;
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use genie_io::{
+    ClientId, Completer, Incoming, Interface, RequestId, Server, ServerError, ServerHandle, Service,
+    ServiceId,
+};
+use genie_memory::TellLater;
+use genie_sys::Errno;
+use genie_sys::lock::Mutex;
+
+use crate::{Adapter, Frame, adapter, wire};
+use argument::refusal;
+use ports::State;
+use receiving::Over;
+use services::SERVICES;
+
+pub use argument::{ARRIVED, Arrived, OPENED, Open, open_argument, opened, port_argument, send_argument};
+pub use counters::{COUNTERS, Counters};
+pub use options::{Limits, Options, Station, Summing};
+pub use services::{CLOSE, OPEN, RECEIVE, SEND, STATISTICS};
+pub use socket::Socket;
+
+/// A datagram server, over one adapter and one wire. Clones are handles of the same server.
+#[derive(Clone)]
+pub struct Datagrams(Arc<Inner>);
+
+struct Inner {
+    /// By which it makes requests of the wire.
+    interface: Interface,
+    wire: OnceLock<ServerHandle>,
+    options: Options,
+    state: Mutex<State>,
+}
+
+/// A datagram server as what is attached to a wire's far end. It keeps no server: frames for one that is gone are dropped.
+#[derive(Clone)]
+pub struct Attached(Weak<Inner>);
+
+impl Datagrams {
+    /// A server that receives by `adapter`, whose requests to the wire are made by `interface`.
+    ///
+    /// The interface's limits are for the datagrams of all clients. [`Datagrams::attach`] says where they go.
+    pub fn new(interface: Interface, adapter: Box<dyn Adapter>, mut options: Options) -> Self {
+        options.mtu = options.mtu.min(wire::MTU_MAX);
+        let state = Mutex::new(State::new(adapter, options.clone()));
+        Self(Arc::new(Inner { interface, wire: OnceLock::new(), options, state }))
+    }
+
+    /// Says by which wire datagrams are sent: the first time; later calls change nothing. A wire in another process has to be attached
+    /// before the server is served.
+    pub fn attach(&self, wire: ServerHandle) {
+        drop(self.0.wire.set(wire));
+    }
+
+    /// What is to be attached to the wire by which datagrams come.
+    pub fn station(&self) -> Attached {
+        Attached(Arc::downgrade(&self.0))
+    }
+
+    /// What has become of all datagrams so far.
+    pub fn counters(&self) -> Counters {
+        self.0.state.lock().counters
+    }
+
+    /// What the adapter has done so far.
+    pub fn adapter(&self) -> adapter::Counters {
+        self.0.state.lock().adapter.counters()
+    }
+
+    fn serve(&self, request: &mut Incoming) -> Result<(), ServerError> {
+        let (client, argument) = (request.client().id, request.argument());
+        match request.service() {
+            OPEN => {
+                let open = argument::parse_open(argument)?;
+                // The room is checked first: a port whose number does not reach its client would stay open.
+                request.set_argument(&[0; OPENED])?;
+                let number = self.0.state.lock().open(client, &open)?;
+                Ok(request.set_argument(&number.to_le_bytes())?)
+            }
+            CLOSE => {
+                let number = argument::parse_port(argument)?;
+                let waited = self.0.state.lock().close(client, number)?;
+                let closed = || refusal(Errno::CANCELED, format!("port {number} was closed"));
+                waited.into_iter().for_each(|request| request.reply(Err(closed())));
+                Ok(())
+            }
+            STATISTICS => {
+                let number = argument::parse_port(argument)?;
+                let counters = self.0.state.lock().own(client, number)?.counters;
+                Ok(request.set_argument(&counters.to_reply())?)
+            }
+            ServiceId(other) => {
+                Err(ServerError::misuse(format!("the datagram server has no service {other}")))
+            }
+        }
+    }
+
+    /// Has a request wait for a datagram, or replies.
+    fn receive(&self, mut request: Incoming) {
+        let checked = argument::parse_port(request.argument()).and_then(|port| {
+            // A datagram whose sender does not reach the client would be lost.
+            request.set_argument(&[0; ARRIVED])?;
+            request.input(0)?;
+            Ok(port)
+        });
+        match checked {
+            Ok(port) => self.with_state(|state| state.receive(request, port)),
+            Err(error) => request.reply(Err(error)),
+        }
+    }
+
+    /// Has something done under the lock, and replies without it.
+    fn with_state<O: IntoIterator<Item = Over>>(&self, act: impl FnOnce(&mut State) -> O) {
+        let over = {
+            let _later = TellLater::begin();
+            act(&mut self.0.state.lock())
+        };
+        over.into_iter().for_each(Over::reply);
+    }
+}
+
+impl Server for Datagrams {
+    fn name(&self) -> &str {
+        "datagram"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, mut request: Incoming) {
+        match request.service() {
+            SEND => self.send(request),
+            RECEIVE => self.receive(request),
+            _ => {
+                let result = self.serve(&mut request);
+                request.reply(result);
+            }
+        }
+    }
+
+    fn abort(&self, request: RequestId) {
+        // One that is sent is aborted by the wire's letting it go. It is dropped without the lock, since that replies.
+        let aborted = self.0.state.lock().abort(request);
+        drop(aborted);
+    }
+
+    fn departed(&self, client: ClientId) {
+        let requests = self.0.state.lock().depart(client);
+        drop(requests);
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        // A wire in this process replies by itself.
+        let is_elsewhere = self.0.wire.get().is_some_and(ServerHandle::is_remote);
+        is_elsewhere.then_some(self as &dyn Completer)
+    }
+}
+
+impl wire::Station for Attached {
+    fn arrive(&self, frame: &Frame<'_>) {
+        if let Some(inner) = self.0.upgrade() {
+            Datagrams(inner).with_state(|state| state.arrive(frame));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The arguments of the datagram server's services, and of its replies.
+//!
+//! How: numbers, all little-endian, and addresses: a byte that is 4 or 6, or 0 if there is none, the host's 16 bytes, of which IPv4 uses
+//! the first 4, and the port.
+//! Trust: the bytes come from a client. What is too short or too long is refused, and the names of flows and zones in an address are dropped.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use genie_io::ServerError;
+use genie_sys::Errno;
+
+/// How long an address is.
+const ADDRESS: usize = 19;
+/// How long the argument is that comes back from [`OPEN`](super::OPEN).
+pub const OPENED: usize = 2;
+/// How long the argument is that comes back from [`RECEIVE`](super::RECEIVE).
+pub const ARRIVED: usize = ADDRESS + 4;
+
+/// What a port is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Open {
+    /// Its number; 0 for any that is free.
+    pub port: u16,
+    /// To whom it is connected: its datagrams go there, and it receives none from elsewhere.
+    pub peer: Option<SocketAddr>,
+    /// How many datagrams wait there for requests to receive them, if that is less than the server allows.
+    pub queued: u32,
+    /// How many bytes these have, in the same way.
+    pub queued_bytes: u32,
+}
+
+/// A datagram that has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    /// Who has sent it.
+    pub from: SocketAddr,
+    /// How long it was: if that is more than came, the rest was dropped.
+    pub len: usize,
+}
+
+impl Default for Open {
+    fn default() -> Self {
+        Self { port: 0, peer: None, queued: u32::MAX, queued_bytes: u32::MAX }
+    }
+}
+
+/// The argument of [`OPEN`](super::OPEN).
+pub fn open_argument(open: &Open) -> Vec<u8> {
+    let limits = [open.queued.to_le_bytes(), open.queued_bytes.to_le_bytes()].concat();
+    [&open.port.to_le_bytes(), &address(open.peer)[..], &limits].concat()
+}
+
+/// The number of the port that was opened, from the reply's argument.
+pub fn opened(reply: &[u8]) -> Option<u16> {
+    reply.try_into().ok().map(u16::from_le_bytes)
+}
+
+/// The argument of [`SEND`](super::SEND), from a port to `to`; to its peer, if that is none.
+pub fn send_argument(port: u16, to: Option<SocketAddr>) -> [u8; 2 + ADDRESS] {
+    let mut argument = [0; 2 + ADDRESS];
+    argument[..2].copy_from_slice(&port.to_le_bytes());
+    argument[2..].copy_from_slice(&address(to));
+    argument
+}
+
+/// The argument of [`RECEIVE`](super::RECEIVE), [`CLOSE`](super::CLOSE) and [`STATISTICS`](super::STATISTICS).
+pub fn port_argument(port: u16) -> [u8; 2] {
+    port.to_le_bytes()
+}
+
+impl Arrived {
+    /// What a reply's argument says.
+    pub fn from_reply(argument: &[u8]) -> Option<Self> {
+        let mut fields = Fields(argument);
+        let (from, len) = (fields.address().ok()??, fields.number().ok()?);
+        fields.end(Self { from, len: len as usize }).ok()
+    }
+
+    pub(super) fn to_reply(self) -> [u8; ARRIVED] {
+        let mut argument = [0; ARRIVED];
+        argument[..ADDRESS].copy_from_slice(&address(Some(self.from)));
+        argument[ADDRESS..].copy_from_slice(&(self.len as u32).to_le_bytes());
+        argument
+    }
+}
+
+/// What the argument of [`OPEN`](super::OPEN) says.
+pub(super) fn parse_open(argument: &[u8]) -> Result<Open, ServerError> {
+    let mut fields = Fields(argument);
+    let (port, peer) = (u16::from_le_bytes(fields.take()?), fields.address()?);
+    let (queued, queued_bytes) = (fields.number()?, fields.number()?);
+    fields.end(Open { port, peer, queued, queued_bytes })
+}
+
+/// What the argument of [`SEND`](super::SEND) says.
+pub(super) fn parse_send(argument: &[u8]) -> Result<(u16, Option<SocketAddr>), ServerError> {
+    let mut fields = Fields(argument);
+    let parsed = (u16::from_le_bytes(fields.take()?), fields.address()?);
+    fields.end(parsed)
+}
+
+/// The port that an argument names.
+pub(super) fn parse_port(argument: &[u8]) -> Result<u16, ServerError> {
+    let mut fields = Fields(argument);
+    let port = u16::from_le_bytes(fields.take()?);
+    fields.end(port)
+}
+
+fn address(of: Option<SocketAddr>) -> [u8; ADDRESS] {
+    let mut bytes = [0; ADDRESS];
+    let Some(of) = of else { return bytes };
+    match of.ip() {
+        IpAddr::V4(ip) => {
+            bytes[0] = 4;
+            bytes[1..5].copy_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            bytes[0] = 6;
+            bytes[1..17].copy_from_slice(&ip.octets());
+        }
+    }
+    bytes[17..].copy_from_slice(&of.port().to_le_bytes());
+    bytes
+}
+
+/// The part of an argument that is still to be read.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], ServerError> {
+        let (field, left) = self.0.split_first_chunk().ok_or_else(wrong)?;
+        self.0 = left;
+        Ok(*field)
+    }
+
+    fn number(&mut self) -> Result<u32, ServerError> {
+        Ok(u32::from_le_bytes(self.take()?))
+    }
+
+    fn address(&mut self) -> Result<Option<SocketAddr>, ServerError> {
+        let ([kind], ip) = (self.take()?, self.take::<16>()?);
+        let port = u16::from_le_bytes(self.take()?);
+        let ip: IpAddr = match kind {
+            0 => return Ok(None),
+            4 => Ipv4Addr::new(ip[0], ip[1], ip[2], ip[3]).into(),
+            6 => Ipv6Addr::from(ip).into(),
+            _ => return Err(wrong()),
+        };
+        Ok(Some(SocketAddr::new(ip, port)))
+    }
+
+    /// What was parsed, if nothing follows.
+    fn end<T>(self, parsed: T) -> Result<T, ServerError> {
+        if self.0.is_empty() { Ok(parsed) } else { Err(wrong()) }
+    }
+}
+
+fn wrong() -> ServerError {
+    ServerError::misuse("this is no argument of the datagram server; its functions make them")
+}
+
+/// An error with a code of the kernel's.
+pub(super) fn refusal(why: Errno, message: String) -> ServerError {
+    ServerError { code: why.raw_os_error(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_parsed_and_nothing_else_is(
+            port: u16, peer: Option<SocketAddr>, queued: u32, queued_bytes: u32, cut in 0usize..100,
+        ) {
+            // Flows and zones are not encoded.
+            let peer = peer.map(|peer| SocketAddr::new(peer.ip(), peer.port()));
+            let open = Open { port, peer, queued, queued_bytes };
+            let bytes = open_argument(&open);
+            prop_assert_eq!(parse_open(&bytes).expect("an argument"), open);
+            prop_assert_eq!(parse_open(&bytes[..cut.min(bytes.len())]).is_ok(), cut >= bytes.len());
+            prop_assert_eq!(parse_send(&send_argument(port, peer)).expect("an argument"), (port, peer));
+            prop_assert_eq!(parse_port(&port_argument(port)).expect("an argument"), port);
+            prop_assert!(parse_port(&[0; 3]).is_err());
+            if let Some(from) = peer {
+                let arrived = Arrived { from, len: queued as usize };
+                prop_assert_eq!(Arrived::from_reply(&arrived.to_reply()), Some(arrived));
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! How a datagram server is.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use genie_io::ServerError;
+use genie_sys::Errno;
+
+use super::argument::refusal;
+use crate::packet::{Between, Hosts};
+
+/// The address of a station on an Ethernet.
+pub type Station = [u8; 6];
+
+/// How a datagram server is: who it is on the network, and what it allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Its station.
+    pub station: Station,
+    /// The hosts that it is, of either kind.
+    pub hosts: Vec<IpAddr>,
+    /// The hosts that it sends to, and their stations.
+    pub neighbours: HashMap<IpAddr, Station>,
+    /// The longest packet, its IP header included (1,500).
+    pub mtu: usize,
+    /// What is done for the checksum of a datagram that is sent ([`Summing::Separate`]).
+    pub summing: Summing,
+    /// What clients may have.
+    pub limits: Limits,
+}
+
+/// What is done for the checksum of a datagram that is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Summing {
+    /// Nothing: it has none. Over IPv6, which does not allow that, it is [`Summing::Separate`].
+    None,
+    /// The data is read.
+    Separate,
+    /// The data is copied, and summed meanwhile. The client has its reply before the datagram is sent.
+    Integrated,
+}
+
+/// What clients may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How many ports a client (64).
+    pub ports: usize,
+    /// How many requests to receive that wait for datagrams, of a client (256).
+    pub waiting: usize,
+    /// How many requests to send whose datagrams are on the wire, of a client (64).
+    pub sending: usize,
+    /// How many datagrams that wait for requests, at a port (128).
+    pub queued: usize,
+    /// How many bytes of these, at a port (256 KiB).
+    pub queued_bytes: usize,
+    /// How many buffers of the adapter's all datagrams that wait for requests may occupy (128). Those of one client occupy no more than are
+    /// left then, so there are some for each. Less than the adapter has.
+    pub held: usize,
+    /// How many bytes these datagrams may have, in the same way (2 MiB).
+    pub held_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            ports: 64,
+            waiting: 256,
+            sending: 64,
+            queued: 128,
+            queued_bytes: 256 << 10,
+            held: 128,
+            held_bytes: 2 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// Those of a host without neighbours, which sends to nobody.
+    pub fn new(station: Station, hosts: impl IntoIterator<Item = IpAddr>) -> Self {
+        Self {
+            station,
+            hosts: hosts.into_iter().collect(),
+            neighbours: HashMap::new(),
+            mtu: 1500,
+            summing: Summing::Separate,
+            limits: Limits::default(),
+        }
+    }
+
+    /// The same with one neighbour more.
+    #[must_use]
+    pub fn neighbour(mut self, host: IpAddr, station: Station) -> Self {
+        self.neighbours.insert(host, station);
+        self
+    }
+
+    /// The stations and hosts between which a datagram travels to `to`.
+    pub(super) fn way(&self, to: SocketAddr) -> Result<(Between<Station>, Hosts), ServerError> {
+        let to = to.ip();
+        let Some(neighbour) = self.neighbours.get(&to) else {
+            return Err(refusal(Errno::HOSTUNREACH, format!("{to} is no neighbour of this host's")));
+        };
+        let stations = Between { from: self.station, to: *neighbour };
+        let hosts = self.hosts.iter().find_map(|from| match (*from, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => Some(Hosts::V4(Between { from, to })),
+            (IpAddr::V6(from), IpAddr::V6(to)) => Some(Hosts::V6(Between { from, to })),
+            _ => None,
+        });
+        let none = || refusal(Errno::ADDRNOTAVAIL, format!("this host has no address of the kind of {to}"));
+        Ok((stations, hosts.ok_or_else(none)?))
+    }
+
+    /// Whether a datagram with such headers is for this host.
+    pub(super) fn is_for_us(&self, stations: &Between<Station>, hosts: &Hosts) -> bool {
+        let to: IpAddr = match hosts {
+            Hosts::V4(hosts) => hosts.to.into(),
+            Hosts::V6(hosts) => hosts.to.into(),
+        };
+        stations.to == self.station && self.hosts.contains(&to)
+    }
+}

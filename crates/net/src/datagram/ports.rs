@@ -1,0 +1,264 @@
+//! The table of ports: whose they are, what waits there, and what its clients have.
+//!
+//! Invariants: an input is with the adapter only while its request is in [`Bound::waiting`]; there is nothing in [`Bound::queue`] then.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use genie_io::{ClientId, Incoming, RequestId, ServerError};
+use genie_sys::Errno;
+use smallvec::SmallVec;
+
+use super::argument::{Arrived, Open, refusal};
+use super::counters::Counters;
+use super::options::Options;
+use crate::Adapter;
+use crate::adapter::{Port, Support};
+use crate::assembly::{Assembly, Source};
+
+/// The ports that are given to those who want any.
+const EPHEMERAL: std::ops::RangeInclusive<u16> = 49_152..=u16::MAX;
+
+/// What the server's lock guards.
+pub(super) struct State {
+    pub(super) adapter: Box<dyn Adapter>,
+    pub(super) options: Options,
+    pub(super) ports: HashMap<u16, Bound>,
+    pub(super) clients: HashMap<ClientId, Usage>,
+    /// What the datagrams in all queues occupy.
+    pub(super) held: Held,
+    pub(super) counters: Counters,
+    /// How many postings there were.
+    pub(super) postings: u64,
+    /// Which port was given last to one who wanted any.
+    ephemeral: u16,
+}
+
+/// A port that is open.
+pub(super) struct Bound {
+    pub(super) client: ClientId,
+    pub(super) peer: Option<SocketAddr>,
+    /// Requests that wait for datagrams.
+    pub(super) waiting: VecDeque<Assembly>,
+    /// Datagrams that wait for requests.
+    pub(super) queue: VecDeque<Datagram>,
+    queued_bytes: usize,
+    most: usize,
+    most_bytes: usize,
+    /// How many bytes of headers the adapter is expected to store in front of the data.
+    pub(super) headers: usize,
+    pub(super) counters: Counters,
+}
+
+/// A datagram that has arrived.
+pub(super) struct Datagram {
+    pub(super) arrived: Arrived,
+    pub(super) sources: SmallVec<[Source; 4]>,
+}
+
+/// What a client has.
+#[derive(Default)]
+pub(super) struct Usage {
+    ports: usize,
+    pub(super) waiting: usize,
+    pub(super) sending: usize,
+    held: Held,
+}
+
+/// What datagrams in queues occupy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    buffers: usize,
+    bytes: usize,
+}
+
+impl State {
+    pub(super) fn new(adapter: Box<dyn Adapter>, options: Options) -> Self {
+        Self {
+            adapter,
+            options,
+            ports: HashMap::new(),
+            clients: HashMap::new(),
+            held: Held::default(),
+            counters: Counters::default(),
+            postings: 0,
+            ephemeral: u16::MAX,
+        }
+    }
+
+    /// Opens a port; returns its number.
+    pub(super) fn open(&mut self, client: ClientId, open: &Open) -> Result<u16, ServerError> {
+        let (limits, usage) = (self.options.limits, self.clients.entry(client).or_default());
+        if usage.ports >= limits.ports {
+            return Err(refusal(Errno::MFILE, format!("a client may have {} ports", limits.ports)));
+        }
+        let number = match open.port {
+            0 => self.any(),
+            number => Some(number).filter(|number| !self.ports.contains_key(number)),
+        };
+        let taken = || refusal(Errno::ADDRINUSE, format!("port {} is taken (0 is any port)", open.port));
+        let number = number.ok_or_else(taken)?;
+        let bound = Bound {
+            client,
+            peer: open.peer,
+            waiting: VecDeque::new(),
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            most: limits.queued.min(open.queued as usize),
+            most_bytes: limits.queued_bytes.min(open.queued_bytes as usize),
+            headers: self.expected(open.peer),
+            counters: Counters::default(),
+        };
+        self.ports.insert(number, bound);
+        self.clients.entry(client).or_default().ports += 1;
+        Ok(number)
+    }
+
+    /// A port that nobody has.
+    fn any(&mut self) -> Option<u16> {
+        let after = |port: u16| if port == *EPHEMERAL.end() { *EPHEMERAL.start() } else { port + 1 };
+        for _ in EPHEMERAL {
+            self.ephemeral = after(self.ephemeral);
+            if !self.ports.contains_key(&self.ephemeral) {
+                return Some(self.ephemeral);
+            }
+        }
+        None
+    }
+
+    /// How many bytes of headers the adapter stores in front of a datagram's data, before one came.
+    fn expected(&self, peer: Option<SocketAddr>) -> usize {
+        match self.adapter.support() {
+            Support::EarlyDemultiplexing if !self.adapter.takes_headers() => {
+                if peer.is_some_and(|peer| peer.is_ipv6()) { 62 } else { 42 }
+            }
+            _ => 0,
+        }
+    }
+
+    /// A port of this client's.
+    pub(super) fn own(&mut self, client: ClientId, number: u16) -> Result<&mut Bound, ServerError> {
+        let own = self.ports.get_mut(&number).filter(|bound| bound.client == client);
+        own.ok_or_else(|| refusal(Errno::BADF, format!("port {number} was not opened by this client")))
+    }
+
+    /// Closes a port; returns the requests that waited there.
+    pub(super) fn close(&mut self, client: ClientId, number: u16) -> Result<Vec<Incoming>, ServerError> {
+        self.own(client, number)?;
+        let requests = self.vacate(number);
+        if let Some(usage) = self.clients.get_mut(&client) {
+            usage.ports -= 1;
+        }
+        Ok(requests)
+    }
+
+    /// Takes a port away, and what waits there back.
+    fn vacate(&mut self, number: u16) -> Vec<Incoming> {
+        while let Some(datagram) = self.dequeue(number) {
+            drop(datagram);
+        }
+        let Some(mut bound) = self.ports.remove(&number) else { return Vec::new() };
+        if let Some(usage) = self.clients.get_mut(&bound.client) {
+            usage.waiting -= bound.waiting.len();
+        }
+        let withdrawn = |mut assembly: Assembly| {
+            assembly.withdraw(&mut *self.adapter, Port(number.into()));
+            assembly.into_request()
+        };
+        bound.waiting.drain(..).map(withdrawn).collect()
+    }
+
+    /// Takes the request that has waited longest at a port, if it is such a one.
+    pub(super) fn next_waiting(
+        &mut self,
+        number: u16,
+        is_such: impl Fn(&Assembly) -> bool,
+    ) -> Option<Assembly> {
+        let bound = self.ports.get_mut(&number)?;
+        let next = bound.waiting.front().is_some_and(is_such).then(|| bound.waiting.pop_front())??;
+        if let Some(usage) = self.clients.get_mut(&bound.client) {
+            usage.waiting -= 1;
+        }
+        Some(next)
+    }
+
+    /// Takes a request back that waits.
+    pub(super) fn abort(&mut self, request: RequestId) -> Option<Incoming> {
+        let waits = |assembly: &Assembly| assembly.request().id() == request;
+        for (number, bound) in &mut self.ports {
+            if let Some(at) = bound.waiting.iter().position(waits) {
+                let mut assembly = bound.waiting.remove(at)?;
+                assembly.withdraw(&mut *self.adapter, Port((*number).into()));
+                if let Some(usage) = self.clients.get_mut(&bound.client) {
+                    usage.waiting -= 1;
+                }
+                return Some(assembly.into_request());
+            }
+        }
+        None
+    }
+
+    /// Takes all back that a client has; returns its requests.
+    pub(super) fn depart(&mut self, client: ClientId) -> Vec<Incoming> {
+        let own = self.ports.iter().filter(|(_, bound)| bound.client == client);
+        let own: Vec<_> = own.map(|(number, _)| *number).collect();
+        let requests = own.into_iter().flat_map(|number| self.vacate(number)).collect();
+        self.clients.remove(&client);
+        requests
+    }
+
+    /// Adds a datagram to those that wait at a port, if there is room.
+    pub(super) fn enqueue(&mut self, number: u16, datagram: Datagram) -> bool {
+        let Some(bound) = self.ports.get_mut(&number) else { return false };
+        let Some(usage) = self.clients.get_mut(&bound.client) else { return false };
+        let (limits, added) = (&self.options.limits, datagram.held());
+        let has_room = bound.queue.len() < bound.most
+            && bound.queued_bytes + added.bytes <= bound.most_bytes
+            && usage.held.buffers + added.buffers <= limits.held.saturating_sub(self.held.buffers)
+            && usage.held.bytes + added.bytes <= limits.held_bytes.saturating_sub(self.held.bytes);
+        if has_room {
+            bound.queued_bytes += added.bytes;
+            usage.held.add(added);
+            self.held.add(added);
+            bound.queue.push_back(datagram);
+        }
+        has_room
+    }
+
+    /// Takes the next datagram that waits at a port.
+    pub(super) fn dequeue(&mut self, number: u16) -> Option<Datagram> {
+        let bound = self.ports.get_mut(&number)?;
+        let datagram = bound.queue.pop_front()?;
+        let taken = datagram.held();
+        bound.queued_bytes -= taken.bytes;
+        self.held.subtract(taken);
+        if let Some(usage) = self.clients.get_mut(&bound.client) {
+            usage.held.subtract(taken);
+        }
+        Some(datagram)
+    }
+
+    /// Counts what has become of a datagram of a port.
+    pub(super) fn count(&mut self, number: u16, count: impl Fn(&mut Counters)) {
+        count(&mut self.counters);
+        if let Some(bound) = self.ports.get_mut(&number) {
+            count(&mut bound.counters);
+        }
+    }
+}
+
+impl Datagram {
+    fn held(&self) -> Held {
+        Held { buffers: self.sources.len(), bytes: self.arrived.len }
+    }
+}
+
+impl Held {
+    fn add(&mut self, more: Self) {
+        (self.buffers, self.bytes) = (self.buffers + more.buffers, self.bytes + more.bytes);
+    }
+
+    fn subtract(&mut self, less: Self) {
+        (self.buffers, self.bytes) = (self.buffers - less.buffers, self.bytes - less.bytes);
+    }
+}

@@ -1,0 +1,167 @@
+//! Sending: a header, and a fragment of the client's output, in one request to the wire.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use genie_io::{ClientId, Completer, Incoming, Out, Pending, ServerError};
+use genie_sys::Errno;
+
+use super::Datagrams;
+use super::argument::{self, refusal};
+use super::counters::Counters;
+use super::options::Summing;
+use super::receiving::sum;
+use crate::checksum::Checksum;
+use crate::packet::{Between, Header, Hosts};
+use crate::wire::TRANSMIT;
+
+/// How long a reply takes at most.
+const COST: Duration = Duration::from_micros(5);
+
+/// One of the datagrams that a client may have on the wire.
+struct Sending {
+    server: Datagrams,
+    client: ClientId,
+    port: u16,
+    is_sent: bool,
+}
+
+impl Datagrams {
+    /// Sends a datagram, and replies when the wire has.
+    pub(super) fn send(&self, mut request: Incoming) {
+        match self.transmit(&mut request) {
+            Ok((mut sending, pending, is_copied)) => {
+                let request = if is_copied {
+                    request.reply(Ok(()));
+                    None
+                } else {
+                    Some(request)
+                };
+                pending.then(COST, move |came| {
+                    // The client may send again in what follows the reply.
+                    sending.is_sent = came.is_ok();
+                    drop(sending);
+                    if let Some(request) = request {
+                        request.reply(came.map(drop).map_err(|failed| failed.error.into()));
+                    }
+                });
+            }
+            Err(error) => request.reply(Err(error)),
+        }
+    }
+
+    /// Makes the request to the wire; also returns whether the client's output was copied.
+    fn transmit(&self, request: &mut Incoming) -> Result<(Sending, Pending<'static>, bool), ServerError> {
+        let wire = self.0.wire.get();
+        let wire =
+            wire.ok_or_else(|| refusal(Errno::NETDOWN, "the server is attached to no wire".to_owned()))?;
+        let (mut header, sending) = self.header(request)?;
+        let is_v6 = matches!(header.hosts, Hosts::V6(_));
+        let mut copy = None;
+        match self.0.options.summing {
+            Summing::None if !is_v6 => {}
+            _ if header.len == 0 => header.checksum = header.udp_sum(0),
+            Summing::None | Summing::Separate => {
+                header.checksum = header.udp_sum(sum(Checksum::Internet.of_data(&request.output(0)?)));
+                sending.count(|counters| counters.summed += u64::from(header.len));
+            }
+            Summing::Integrated => {
+                let output = request.output(0)?;
+                let mut buffer = self.0.interface.allocate(output.len())?;
+                header.checksum = header.udp_sum(sum(Checksum::Internet.copy_data(&output, &mut buffer)));
+                sending.count(|counters| counters.copied += u64::from(header.len));
+                copy = Some(buffer);
+            }
+        }
+        let bytes = header.build().map_err(|error| ServerError::new(error.to_string()))?;
+        let mut frame = self.0.interface.request(wire, TRANSMIT).out(Out::copy(&bytes));
+        let is_copied = copy.is_some();
+        match copy {
+            Some(copy) => frame = frame.and_out(Out::emulated_share(copy)),
+            None if header.len > 0 => {
+                let data = request.fragment(0, 0..header.len.into())?;
+                frame = frame.and_out(Out::fragment(data));
+            }
+            None => {}
+        }
+        Ok((sending, frame.submit().map_err(|failed| failed.error)?, is_copied))
+    }
+
+    /// The header of a request's datagram, without a checksum, if it can be sent.
+    fn header(&self, request: &Incoming) -> Result<(Header, Sending), ServerError> {
+        let (port, to) = argument::parse_send(request.argument())?;
+        if !request.is_empty() {
+            request.output(0)?;
+        }
+        let (client, len, options) = (request.client().id, request.len(0), &self.0.options);
+        let mut state = self.0.state.lock();
+        let to = match (state.own(client, port)?.peer, to) {
+            (Some(peer), None) => peer,
+            (Some(peer), Some(to)) if peer != to => {
+                return Err(refusal(
+                    Errno::ISCONN,
+                    format!("port {port} is connected to {peer}, not to {to}"),
+                ));
+            }
+            (_, Some(to)) => to,
+            (None, None) => {
+                let message = format!("port {port} is not connected; say where the datagram is to go");
+                return Err(refusal(Errno::DESTADDRREQ, message));
+            }
+        };
+        let (stations, hosts) = options.way(to)?;
+        let headers = if to.is_ipv4() { 28 } else { 48 };
+        if len + headers > options.mtu {
+            let message = format!(
+                "a datagram of {len} bytes, with its headers of {headers}, is longer than the MTU, {}",
+                options.mtu
+            );
+            return Err(refusal(Errno::MSGSIZE, message));
+        }
+        let most = options.limits.sending;
+        let usage = state.clients.entry(client).or_default();
+        if usage.sending >= most {
+            return Err(refusal(Errno::NOBUFS, format!("a client may have {most} datagrams on the wire")));
+        }
+        usage.sending += 1;
+        let ports = Between { from: port, to: to.port() };
+        let header = Header { stations, hosts, ports, len: len as u16, checksum: 0 };
+        Ok((header, Sending { server: self.clone(), client, port, is_sent: false }))
+    }
+}
+
+impl Sending {
+    fn count(&self, count: impl Fn(&mut Counters)) {
+        self.server.0.state.lock().count(self.port, count);
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let mut state = self.server.0.state.lock();
+        let is_sent = self.is_sent;
+        state.count(self.port, |counters| {
+            counters.sent += u64::from(is_sent);
+            counters.unsent += u64::from(!is_sent);
+        });
+        if let Some(usage) = state.clients.get_mut(&self.client) {
+            usage.sending -= 1;
+        }
+    }
+}
+
+/// The replies of a wire in another process are taken by whoever waits for one of this server's, or serves it.
+impl Completer for Datagrams {
+    fn collect(&self) -> usize {
+        self.0.interface.collect()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.interface.descriptor().ok()
+    }
+
+    fn arm(&self) -> bool {
+        self.0.interface.collect();
+        self.0.interface.arm()
+    }
+}

@@ -1,0 +1,8 @@
+//! The datagram server, over every adapter: what is sent arrives, or is dropped and counted, and nothing else is seen or lost.
+
+mod clients;
+mod delivery;
+mod frames;
+mod hosts;
+mod limits;
+mod schemes;
