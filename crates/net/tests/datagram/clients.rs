@@ -32,6 +32,7 @@ fn of_a_client_that_leaves_nothing_is_left() {
             assert_eq!((usage.references, usage.regions - usage.queued), (0, 0), "{level:?}, round {round}");
         }
         drop(alice);
+        hosts.assert_buffers_free();
         hosts.assert_idle(level);
     }
 }

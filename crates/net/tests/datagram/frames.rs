@@ -236,5 +236,6 @@ fn random_program(level: Level, mut random: Rng) {
         }
     }
     drop((waiting, alice, bob));
+    hosts.assert_buffers_free();
     hosts.assert_idle(level);
 }

@@ -54,6 +54,11 @@ impl Level {
         format!("{self:?}")
     }
 
+    /// Whether requests that wait are posted.
+    pub(crate) fn keeps_lists(self) -> bool {
+        matches!(self, Self::Early | Self::EarlySplitting | Self::SnapOff | Self::Approximation)
+    }
+
     pub(crate) fn adapter(self, space: &Space) -> Box<dyn Adapter> {
         let layout = Layout::Program(Program::udp());
         let pool = || Pool::reserve(space, SEGMENT, SEGMENTS).expect("memory for the pool");
@@ -127,6 +132,17 @@ impl Hosts {
     pub(crate) fn assert_idle(&self, level: Level) {
         let segments = if level == Level::Outboard { 0 } else { 2 * SEGMENTS * SEGMENT / 4096 };
         genie_conformance::assert_idle(&self.genie, segments);
+    }
+
+    /// Verifies that all buffers of host 1's adapter are free: as many datagrams can wait.
+    #[track_caller]
+    pub(crate) fn assert_buffers_free(&self) {
+        let (alice, bob) = (self.socket(0), self.socket(1));
+        for _ in 0..SEGMENTS {
+            alice.send_to(Out::copy(b"x"), address(1, false, &bob)).expect("it is sent");
+        }
+        assert_eq!(bob.statistics().expect("counters").full, 0);
+        assert_eq!(self.servers[1].adapter().no_buffers, 0);
     }
 
     #[track_caller]

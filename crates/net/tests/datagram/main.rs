@@ -2,7 +2,9 @@
 
 mod clients;
 mod delivery;
+mod elsewhere;
 mod frames;
 mod hosts;
 mod limits;
+mod promises;
 mod schemes;
