@@ -33,10 +33,11 @@ mod socket;
 use std::sync::{Arc, OnceLock, Weak};
 
 use genie_io::{
-    ClientId, Completer, Incoming, Interface, RequestId, Server, ServerError, ServerHandle, Service,
+    Client, ClientId, Completer, Incoming, Interface, RequestId, Server, ServerError, ServerHandle, Service,
     ServiceId,
 };
 use genie_memory::TellLater;
+use genie_passing::Preferred;
 use genie_sys::Errno;
 use genie_sys::lock::Mutex;
 
@@ -111,7 +112,7 @@ impl Datagrams {
             }
             CLOSE => {
                 let number = argument::parse_port(argument)?;
-                let waited = self.0.state.lock().close(client, number)?;
+                let waited = self.locked(|state| state.close(client, number))?;
                 let closed = || refusal(Errno::CANCELED, format!("port {number} was closed"));
                 waited.into_iter().for_each(|request| request.reply(Err(closed())));
                 Ok(())
@@ -136,18 +137,15 @@ impl Datagrams {
             Ok(port)
         });
         match checked {
-            Ok(port) => self.with_state(|state| state.receive(request, port)),
+            Ok(port) => self.locked(|state| state.receive(request, port)).into_iter().for_each(Over::reply),
             Err(error) => request.reply(Err(error)),
         }
     }
 
-    /// Has something done under the lock, and replies without it.
-    fn with_state<O: IntoIterator<Item = Over>>(&self, act: impl FnOnce(&mut State) -> O) {
-        let over = {
-            let _later = TellLater::begin();
-            act(&mut self.0.state.lock())
-        };
-        over.into_iter().for_each(Over::reply);
+    /// Has something done under the lock. What is to be replied to, or dropped, comes back: that replies, too.
+    fn locked<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let _later = TellLater::begin();
+        act(&mut self.0.state.lock())
     }
 }
 
@@ -172,14 +170,17 @@ impl Server for Datagrams {
     }
 
     fn abort(&self, request: RequestId) {
-        // One that is sent is aborted by the wire's letting it go. It is dropped without the lock, since that replies.
-        let aborted = self.0.state.lock().abort(request);
-        drop(aborted);
+        // One that is sent is aborted by the wire's letting it go.
+        drop(self.locked(|state| state.abort(request)));
     }
 
     fn departed(&self, client: ClientId) {
-        let requests = self.0.state.lock().depart(client);
-        drop(requests);
+        drop(self.locked(|state| state.depart(client)));
+    }
+
+    fn preferred(&self, client: &Client, service: ServiceId, argument: &[u8]) -> Option<Preferred> {
+        let number = argument::parse_port(argument).ok().filter(|_| service == RECEIVE)?;
+        self.locked(|state| state.preferred(client.id, number))
     }
 
     fn completer(&self) -> Option<&dyn Completer> {
@@ -192,7 +193,8 @@ impl Server for Datagrams {
 impl wire::Station for Attached {
     fn arrive(&self, frame: &Frame<'_>) {
         if let Some(inner) = self.0.upgrade() {
-            Datagrams(inner).with_state(|state| state.arrive(frame));
+            let over = Datagrams(inner).locked(|state| state.arrive(frame));
+            over.into_iter().for_each(Over::reply);
         }
     }
 }

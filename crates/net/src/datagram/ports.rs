@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use genie_io::{ClientId, Incoming, RequestId, ServerError};
+use genie_passing::Preferred;
 use genie_sys::Errno;
 use smallvec::SmallVec;
 
@@ -13,7 +14,7 @@ use super::argument::{Arrived, Open, refusal};
 use super::counters::Counters;
 use super::options::Options;
 use crate::Adapter;
-use crate::adapter::{Port, Support};
+use crate::adapter::Port;
 use crate::assembly::{Assembly, Source};
 
 /// The ports that are given to those who want any.
@@ -128,12 +129,19 @@ impl State {
 
     /// How many bytes of headers the adapter stores in front of a datagram's data, before one came.
     fn expected(&self, peer: Option<SocketAddr>) -> usize {
-        match self.adapter.support() {
-            Support::EarlyDemultiplexing if !self.adapter.takes_headers() => {
-                if peer.is_some_and(|peer| peer.is_ipv6()) { 62 } else { 42 }
-            }
-            _ => 0,
+        match peer {
+            _ if self.adapter.takes_headers() => 0,
+            Some(SocketAddr::V6(_)) => 62,
+            _ => 42,
         }
+    }
+
+    /// How a client is to lay out what receives the longest datagrams of a port.
+    pub(super) fn preferred(&mut self, client: ClientId, number: u16) -> Option<Preferred> {
+        let peer = self.own(client, number).ok()?.peer;
+        let headers = if peer.is_some_and(|peer| peer.is_ipv6()) { 48 } else { 28 };
+        let len = self.options.mtu.saturating_sub(headers);
+        Some(self.adapter.preferred(self.expected(peer), len))
     }
 
     /// A port of this client's.

@@ -74,10 +74,9 @@ impl State {
         if matches!(support, Support::EarlyDemultiplexing | Support::SnapOff) {
             self.postings += 1;
             let (id, room) = (PostingId(self.postings), Laid::Data(assembly.left()));
-            let layout = match bound.headers {
-                0 => vec![room],
-                headers => vec![Laid::Apart(headers), room, Laid::Apart(PADDING)],
-            };
+            let layout = [Laid::Apart(bound.headers), room, Laid::Apart(PADDING)];
+            // Where headers are taken off, the buffering is for data alone.
+            let layout = layout.into_iter().filter(|laid| bound.headers > 0 || *laid == room);
             if let Err(error) = assembly.post(&mut *self.adapter, Port(number.into()), id, layout) {
                 return Over::refused(assembly.into_request(), error);
             }
@@ -129,9 +128,7 @@ impl State {
         if bound.peer.is_some_and(|peer| peer != from) {
             return Err((number, |counters| counters.strange += 1));
         }
-        if matches!(self.adapter.support(), Support::EarlyDemultiplexing | Support::SnapOff) {
-            bound.headers = data.start - received.header.len().min(data.start);
-        }
+        bound.headers = data.start.saturating_sub(received.header.len());
         let sources = sources(received, data);
         if header.checksum != 0 {
             let sum = self.sum(port, &sources);

@@ -149,3 +149,25 @@ fn data_behind_headers_of_another_length_than_the_last_ones_is_moved_to_its_plac
         same(&[first, second].concat(), &bytes, format!("datagram {seed}"));
     }
 }
+
+#[test]
+fn buffers_as_the_server_prefers_them_change_places() {
+    let mtu = 8042 - 14;
+    for level in [Level::Pooled, Level::Splitting] {
+        let hosts = Hosts::with(level, wire::Options::default(), |options| options.mtu = mtu);
+        let (alice, bob) = (hosts.socket(0), hosts.socket(1));
+        let preferred = hosts.genie.preferred(&hosts.handles[1], RECEIVE, &port_argument(bob.port()));
+        let preferred = preferred.expect("an answer").preferred().expect("a layout");
+        let expected = if level == Level::Pooled { (42, 8000) } else { (0, 8000) };
+        assert_eq!((preferred.offset, preferred.len), expected);
+        let bytes = pattern(9, preferred.len);
+        for (offset, copied) in [(preferred.offset, 0..=300), (100, 8000..=8000)] {
+            let mut buffer = hosts.genie.allocate_at(offset, bytes.len()).expect("memory");
+            alice.send_to(Out::copy(&bytes), address(1, false, &bob)).expect("it is sent");
+            let (reply, _) = bob.receive(In::emulated_copy(&mut buffer)).expect("it arrives");
+            same(&buffer, &bytes, format!("{level:?} at {offset}"));
+            let found = reply.receipt().copied;
+            assert!(copied.contains(&found), "{level:?} at {offset}: {found}");
+        }
+    }
+}
