@@ -22,6 +22,7 @@ macro_rules! thadani {
     };
 }
 
+mod adapters;
 mod alone;
 mod checksum;
 mod cpu;
@@ -30,6 +31,7 @@ mod fbufs_mapwr;
 mod fbufs_rw;
 mod latency;
 mod latency_short;
+mod link;
 pub mod model;
 mod partners;
 mod primitives;
@@ -54,6 +56,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &cpu::CPU,
     &checksum::CHECKSUM,
     &servers::SERVERS,
+    &adapters::ADAPTERS,
     &model::MODEL,
     &fbufs_rw::FBUFS_RW,
     &fbufs_mapwr::FBUFS_MAPWR,
