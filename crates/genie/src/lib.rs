@@ -51,6 +51,7 @@
 //! - A server that hands out data as it comes keeps [`Streams`], and its client reads a [`Stream`].
 //! - Data that arrives behind headers comes to lie at the beginning of a page by [`HeaderPatching`]; headers and trailers of fixed
 //!   lengths come apart from it by [`intersperse`].
+//! - With the feature `net`, the module `net` has datagrams between clients of one machine, over adapters of every kind.
 //! - A client whose server may be restarted holds a [`Reconnecting`].
 //! - [`memory`] is a test server: it keeps what it is sent in memory, so that a client can be tried before there is a server.
 //! - Programs need nothing of [`mechanism`], unless they choose their memory themselves, or measure.
@@ -79,6 +80,8 @@ mod names {
         Server, ServerError, ServerHandle, Service, ServiceId, Shared, Transfer, overruns,
     };
     pub use genie_memory::{Backing, Buffer, Data, DataMut, Direction, Inode, Migrant};
+    #[cfg(feature = "net")]
+    pub use genie_net as net;
     pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};
     pub use genie_series::{
         BufferRing, HeaderPatching, Part, Parts, PerClient, Reconnecting, Stream, Streams, Unpatchable,
