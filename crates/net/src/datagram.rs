@@ -22,6 +22,8 @@
 //! Source: thesis chapter 9; §6.4, §6.5, §7.1, §7.4.3.
 
 mod argument;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod check;
 mod counters;
 mod options;
 mod ports;
@@ -49,7 +51,7 @@ use services::SERVICES;
 
 pub use argument::{ARRIVED, Arrived, OPENED, Open, open_argument, opened, port_argument, send_argument};
 pub use counters::{COUNTERS, Counters};
-pub use options::{Limits, Options, Station, Summing};
+pub use options::{Limits, Options, Summing};
 pub use services::{CLOSE, OPEN, RECEIVE, SEND, STATISTICS};
 pub use socket::Socket;
 

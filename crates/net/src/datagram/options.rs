@@ -9,18 +9,15 @@ use genie_sys::Errno;
 use super::argument::refusal;
 use crate::packet::{Between, Hosts};
 
-/// The address of a station on an Ethernet.
-pub type Station = [u8; 6];
-
 /// How a datagram server is: who it is on the network, and what it allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Its station.
-    pub station: Station,
+    /// Its station on the Ethernet.
+    pub station: [u8; 6],
     /// The hosts that it is, of either kind.
     pub hosts: Vec<IpAddr>,
     /// The hosts that it sends to, and their stations.
-    pub neighbours: HashMap<IpAddr, Station>,
+    pub neighbours: HashMap<IpAddr, [u8; 6]>,
     /// The longest packet, its IP header included (1,500).
     pub mtu: usize,
     /// What is done for the checksum of a datagram that is sent ([`Summing::Separate`]).
@@ -76,7 +73,7 @@ impl Default for Limits {
 
 impl Options {
     /// Those of a host without neighbours, which sends to nobody.
-    pub fn new(station: Station, hosts: impl IntoIterator<Item = IpAddr>) -> Self {
+    pub fn new(station: [u8; 6], hosts: impl IntoIterator<Item = IpAddr>) -> Self {
         Self {
             station,
             hosts: hosts.into_iter().collect(),
@@ -89,13 +86,13 @@ impl Options {
 
     /// The same with one neighbour more.
     #[must_use]
-    pub fn neighbour(mut self, host: IpAddr, station: Station) -> Self {
+    pub fn neighbour(mut self, host: IpAddr, station: [u8; 6]) -> Self {
         self.neighbours.insert(host, station);
         self
     }
 
     /// The stations and hosts between which a datagram travels to `to`.
-    pub(super) fn way(&self, to: SocketAddr) -> Result<(Between<Station>, Hosts), ServerError> {
+    pub(super) fn way(&self, to: SocketAddr) -> Result<(Between<[u8; 6]>, Hosts), ServerError> {
         let to = to.ip();
         let Some(neighbour) = self.neighbours.get(&to) else {
             return Err(refusal(Errno::HOSTUNREACH, format!("{to} is no neighbour of this host's")));
@@ -111,7 +108,7 @@ impl Options {
     }
 
     /// Whether a datagram with such headers is for this host.
-    pub(super) fn is_for_us(&self, stations: &Between<Station>, hosts: &Hosts) -> bool {
+    pub(super) fn is_for_us(&self, stations: &Between<[u8; 6]>, hosts: &Hosts) -> bool {
         let to: IpAddr = match hosts {
             Hosts::V4(hosts) => hosts.to.into(),
             Hosts::V6(hosts) => hosts.to.into(),

@@ -9,7 +9,7 @@ use genie_memory::Space;
 use genie_net::adapter::{
     Approximation, EarlyDemultiplexing, Layout, Outboard, Pool, Pooled, Program, SnapOff,
 };
-use genie_net::datagram::{Arrived, Datagrams, Open, Options, Socket, Station};
+use genie_net::datagram::{Arrived, Datagrams, Open, Options, Socket};
 use genie_net::{Adapter, Wire, wire};
 use genie_passing::{Scheme, Thresholds};
 
@@ -25,7 +25,7 @@ pub(crate) enum Level {
     Outboard,
 }
 
-pub(crate) const STATIONS: [Station; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+pub(crate) const STATIONS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 /// How many buffers an adapter's pool has.
 pub(crate) const SEGMENTS: usize = 64;
 /// How long each is.
