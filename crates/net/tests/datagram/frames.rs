@@ -95,6 +95,8 @@ fn frames_that_are_dropped_change_no_buffer_and_take_no_requests_place() {
             hosts.inject(&bytes, &data);
             let (reply, arrived) = synced(first).expect("it arrives");
             assert_eq!((reply.actual(), arrived), (len, Arrived { from, len }));
+            // What was posted was as if nothing had been stored there.
+            assert_eq!(hosts.servers[1].counters().copied, 0, "{level:?}");
             let failed = second.abort().expect_err("nothing has come");
             assert_eq!(failed.error, Error::Aborted);
         }
@@ -129,6 +131,8 @@ fn what_a_buffer_has_no_room_for_is_lost_and_told() {
                 }
             }
         }
+        // Nor does what there was no room for, and went on into the next request's buffering, have that one's datagram copied.
+        assert_eq!(hosts.servers[1].counters().copied, 0, "{level:?}");
         drop((alice, bob));
         hosts.assert_idle(level);
     }
@@ -151,7 +155,8 @@ fn a_late_datagram_is_for_the_next_request_and_lands_nowhere_before() {
             assert!(matches!(failed.error, Error::TimedOut { .. }), "{}", failed.error);
             alice.send_to(Out::copy(&pattern(5, 8192)), to).expect("it is sent");
             assert!(buffer.iter().all(|byte| *byte == 0xcc), "{level:?}, {scheme}: it landed");
-            let (reply, _) = bob.receive(In::emulated_copy(&mut buffer)).expect("it waits");
+            let pending = bob.submit(In::emulated_copy(&mut buffer)).expect("a request");
+            let (reply, _) = synced(pending).expect("it waits");
             assert_eq!(reply.actual(), 8192);
             same(&buffer, &pattern(5, 8192), format!("{level:?}, {scheme}"));
         }
