@@ -26,13 +26,16 @@ mod adapters;
 mod alone;
 mod checksum;
 mod cpu;
+mod curves;
 mod described;
 mod fbufs_mapwr;
 mod fbufs_rw;
 mod latency;
+mod latency_pooled;
 mod latency_short;
 mod link;
 pub mod model;
+mod packets;
 mod partners;
 mod primitives;
 mod programs;
@@ -43,6 +46,7 @@ mod single_copy_tcp;
 mod sweep;
 #[cfg(test)]
 pub(crate) mod synthetic;
+mod transfers;
 mod turns;
 
 use crate::experiment::Experiment;
@@ -57,6 +61,8 @@ pub const ALL: &[&dyn Experiment] = &[
     &checksum::CHECKSUM,
     &servers::SERVERS,
     &adapters::ADAPTERS,
+    &latency_pooled::LATENCY_POOLED,
+    &packets::PACKETS,
     &model::MODEL,
     &fbufs_rw::FBUFS_RW,
     &fbufs_mapwr::FBUFS_MAPWR,

@@ -118,7 +118,7 @@ fn conclude(measurements: &Measurements) -> Conclusion {
         verdicts: findings(&DECLARATION, Ok(judgements)),
         notes: vec![
             format!(
-                "L is {} bytes of data, headers have {} bytes where they are fixed. Copying counts as avoided where no more than {} bytes of \
+                "L is {} bytes of data, two granules; headers have {} bytes where they are fixed. Copying counts as avoided where no more than {} bytes of \
                  each packet are copied.",
                 trial::L,
                 genie_net::transfer::HEADER,

@@ -25,11 +25,12 @@ pub(super) struct Link {
     sender: ServerHandle,
     receiver: ServerHandle,
     receiving: Transfers,
+    /// Takes the buffers that are given away.
+    pub(super) sink: ServerHandle,
+    /// The port of the next transfers.
+    pub(super) port: u16,
     pub(super) genie: Interface,
 }
-
-/// The port of all transfers.
-const PORT: u16 = 0;
 
 /// How a level of support is called in figures and tables.
 pub(super) fn name(support: Support) -> &'static str {
@@ -70,8 +71,8 @@ impl Link {
         shape: Shape,
         receiving: Receiving,
     ) -> Result<Self> {
-        let nowhere = ServerHandle::new(genie::memory::Memory::customized());
-        let receiving = Transfers::new(genie.clone(), nowhere, adapter(support, &genie)?, receiving);
+        let sink = ServerHandle::new(genie::memory::Memory::customized());
+        let receiving = Transfers::new(genie.clone(), sink.clone(), adapter(support, &genie)?, receiving);
         let options = Options { rate, ..Options::default() };
         let wire = Wire::new(options, Clock::default(), receiving.clone())
             .map_err(|error| Error::Peer(error.to_string()))?;
@@ -80,7 +81,7 @@ impl Link {
         let sending = Transfers::new(genie.clone(), ServerHandle::new(wire), none, nothing);
         sending.set_shape(shape);
         let (sender, receiver) = (ServerHandle::new(sending), ServerHandle::new(receiving.clone()));
-        Ok(Self { sender, receiver, receiving, genie })
+        Ok(Self { sender, receiver, receiving, sink, port: 0, genie })
     }
 
     /// Requests the output of some data.
@@ -88,7 +89,7 @@ impl Link {
     /// # Errors
     /// The request failed.
     pub(super) fn send<'o>(&self, output: Out<'o>) -> Result<Pending<'static>> {
-        let argument = port(PORT);
+        let argument = port(self.port);
         let sent = self.genie.request(&self.sender, SEND).argument(&argument).out(output).submit();
         Ok(sent.map_err(|failed| failed.error)?)
     }
@@ -98,7 +99,7 @@ impl Link {
     /// # Errors
     /// The request failed.
     pub(super) fn ask<'i>(&self, input: In<'i>) -> Result<Pending<'i>> {
-        let argument = port(PORT);
+        let argument = port(self.port);
         let asked = self.genie.request(&self.receiver, RECEIVE).argument(&argument).input(input).submit();
         Ok(asked.map_err(|failed| failed.error)?)
     }
@@ -108,7 +109,7 @@ impl Link {
     /// # Errors
     /// The server cannot be asked.
     pub(super) fn preferred(&self) -> Result<Preferred> {
-        let preference = self.genie.preferred(&self.receiver, RECEIVE, &port(PORT))?;
+        let preference = self.genie.preferred(&self.receiver, RECEIVE, &port(self.port))?;
         Ok(preference.preferred().unwrap_or_default())
     }
 

@@ -149,11 +149,31 @@ pub struct EquivalentThroughput {
     pub scheme: String,
     /// With early demultiplexing.
     pub early_demultiplexing: Printed,
+    /// With pooled buffers, and client buffers that are aligned with them.
+    pub aligned: Printed,
+    /// With pooled buffers, and client buffers that are not.
+    pub unaligned: Printed,
 }
 
 /// The throughputs that section 8.2.1 quotes.
 pub fn equivalent_throughputs() -> Vec<EquivalentThroughput> {
     read(include_str!("../../papers/brustoloni-section-8.2.1.csv"))
+}
+
+/// Mbit/s of transfers of 60 KiB in several packets at 155 Mbit/s, from section 8.5.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct PacketThroughput {
+    /// Which figure: `pooled` or `early demultiplexing`.
+    pub figure: String,
+    /// The curve, as the experiment names it.
+    pub series: String,
+    /// None where the text does not tell it.
+    pub throughput: Option<Printed>,
+}
+
+/// The throughputs that section 8.5 quotes.
+pub fn packet_throughputs() -> Vec<PacketThroughput> {
+    read(include_str!("../../papers/brustoloni-section-8.5.csv"))
 }
 
 /// Microseconds of I/O processing for a transfer of 60 KiB, from section 8.3.
@@ -246,6 +266,7 @@ mod tests {
         assert_eq!((machines().len(), costs_per_byte().len(), scalings().len()), (4, 9, 8));
         assert_eq!((latencies_demultiplexed().len(), latencies_pooled().len()), (16, 16));
         assert_eq!((equivalent_throughputs().len(), processing_times().len()), (8, 8));
+        assert_eq!(packet_throughputs().len(), 10);
         assert_eq!((server_throughputs().len(), server_overheads().len(), parts().len()), (3, 3, 25));
     }
 }

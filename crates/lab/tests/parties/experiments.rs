@@ -7,9 +7,20 @@ use genie_lab::measurement::{Measurements, StepResult};
 
 const OPTIONS: Options = Options { smoke: true, granule: Granule::Base, seed: 1 };
 
-/// Those whose parties and partners are the ones of this test.
-const IDS: [&str; 9] =
-    ["latency", "latency-short", "cpu", "checksum", "servers", "fbufs-rw", "fbufs-mapwr", "ttcp", "ftp"];
+/// Those whose parties and partners are the ones of this test, and those that need none.
+const IDS: [&str; 11] = [
+    "latency",
+    "latency-short",
+    "cpu",
+    "checksum",
+    "servers",
+    "latency-pooled",
+    "packets",
+    "fbufs-rw",
+    "fbufs-mapwr",
+    "ttcp",
+    "ftp",
+];
 
 pub(crate) fn every_experiment_measures_all_its_steps_and_judges_all_its_claims() {
     let mut measurements = Measurements::default();

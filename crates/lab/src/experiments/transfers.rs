@@ -1,0 +1,269 @@
+//! Transfers that are timed: each subject has a link, and clients at both ends of it, and subjects take turns.
+//!
+//! How: the client at the far end has requested its input when the clock is looked at, and the sender's output is requested; the time is
+//! up when the input is there. The sender's reply is taken afterwards, since its operations overlap with the network (§8.2.2). Then every
+//! byte is compared. A step is a length at one rate of the network, with thresholds off or calibrated; all that it needs is opened anew.
+//! One process has everything, so nothing is waited for but the network: without a limit of the rate, one thread does all work.
+//! Source: J. C. Brustoloni's thesis, §8.1, §8.2.2.
+
+use std::time::{Duration, Instant};
+
+use genie::{Interface, Out, Pending, Reply, Scheme, memory};
+use genie_net::Rate;
+use genie_net::adapter::Support;
+use genie_net::transfer::{Receiving, Shape};
+use genie_passing::Thresholds;
+
+use super::link::Link;
+use super::partners::take_turns;
+use crate::client_buffer::ClientBuffer;
+use crate::data::{Data, difference};
+use crate::error::{Error, Result};
+use crate::experiment::{Options, Sitting, Step};
+use crate::interface::Granule;
+use crate::length;
+use crate::measurement::{Measured, Quantity};
+use crate::probe::cpus;
+use crate::samples::nanoseconds;
+
+/// The lengths of the papers' figures: whole granules of 4 KiB up to 60 KiB.
+const LENGTHS: [usize; 15] = {
+    let mut lengths = [4 << 10; 15];
+    let mut at = 1;
+    while at < lengths.len() {
+        lengths[at] += lengths[at - 1];
+        at += 1;
+    }
+    lengths
+};
+const LENGTHS_SMOKE: [usize; 2] = [4 << 10, 60 << 10];
+/// How often each subject has its turn: in a smoke run, and otherwise.
+const ROUNDS: (usize, usize) = (2, 40);
+/// How long an input may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether data that is cheaper to copy is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passing {
+    /// Data of any length is passed by its scheme.
+    Off,
+    /// The thresholds are those that follow from this machine's costs.
+    Calibrated,
+}
+
+/// What takes turns.
+#[derive(Debug, Clone)]
+pub(super) struct Subject {
+    /// The figure that it is in.
+    pub(super) figure: &'static str,
+    /// Its curve.
+    pub(super) series: String,
+    /// The scheme of both clients.
+    pub(super) scheme: Scheme,
+    pub(super) support: Support,
+    /// How the sender cuts its data.
+    pub(super) shape: Shape,
+    pub(super) receiving: Receiving,
+    /// Where the far client's buffer begins; none where the server prefers it.
+    pub(super) offset: Option<usize>,
+    /// Whether each transfer is the first one at its port.
+    pub(super) is_first: bool,
+}
+
+/// An experiment of such transfers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Course {
+    pub(super) id: &'static str,
+    /// The rate of the paper's network.
+    pub(super) rate: Rate,
+    /// The subjects that take turns with data of a length.
+    pub(super) subjects: fn(usize) -> Vec<Subject>,
+}
+
+impl Passing {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Off => "thresholds off",
+            Self::Calibrated => "calibrated",
+        }
+    }
+
+    /// The name in a table's headings.
+    pub(super) fn short(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Calibrated => self.name(),
+        }
+    }
+}
+
+impl Course {
+    /// At which rates, and with which thresholds, everything is measured.
+    pub(super) fn settings(self) -> [(Rate, Passing); 4] {
+        let of = |rate| [Passing::Off, Passing::Calibrated].map(|passing| (rate, passing));
+        let ([a, b], [c, d]) = (of(Rate::Unlimited), of(self.rate));
+        [a, b, c, d]
+    }
+
+    fn all(self, options: &Options) -> Vec<(Rate, Passing, usize)> {
+        let lengths: &[usize] = if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS };
+        let of = |(rate, passing)| lengths.iter().map(move |len| (rate, passing, *len));
+        self.settings().into_iter().flat_map(of).collect()
+    }
+
+    pub(super) fn steps(self, options: &Options) -> Vec<Step> {
+        let step = |(rate, passing, len): (Rate, Passing, usize)| {
+            let turns = (rounds(options) + 1) * (self.subjects)(len).len();
+            let seconds = (rate.time(len as u64).as_secs_f64() + 100e-6) * turns as f64;
+            Step { name: step_name(rate, passing, len), seconds }
+        };
+        self.all(options).into_iter().map(step).collect()
+    }
+
+    pub(super) fn sit(self, options: &Options) -> Result<Box<dyn Sitting + '_>> {
+        Ok(Box::new(Seated { course: self, options: options.clone() }))
+    }
+}
+
+/// The name of a setting, of which figures are a part.
+pub(super) fn setting(rate: Rate, passing: Passing, figure: &str) -> String {
+    format!("{figure}, {}, {}", rate.name(), passing.name())
+}
+
+fn step_name(rate: Rate, passing: Passing, len: usize) -> String {
+    format!("{}, {}, {}", rate.name(), passing.name(), length::format(len))
+}
+
+fn rounds(options: &Options) -> usize {
+    if options.smoke { ROUNDS.0 } else { ROUNDS.1 }
+}
+
+/// A sitting, which has nothing open between its steps.
+struct Seated {
+    course: Course,
+    options: Options,
+}
+
+impl Sitting for Seated {
+    fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
+        let Self { course, options } = self;
+        let is_it =
+            |(rate, passing, len): &(Rate, Passing, usize)| step_name(*rate, *passing, *len) == step.name;
+        let unknown = || Error::NoSuchStep { experiment: course.id, step: step.name.clone() };
+        let (rate, passing, len) = course.all(options).into_iter().find(is_it).ok_or_else(unknown)?;
+        let genie = Granule::Base.open()?;
+        if passing == Passing::Off {
+            genie.passing().adjust_thresholds(|thresholds| *thresholds = Thresholds::ALWAYS);
+        }
+        let open = |subject: Subject| Ends::open(&genie, subject, rate, len);
+        let mut all = (course.subjects)(len).into_iter().map(open).collect::<Result<Vec<_>>>()?;
+        let samples =
+            take_turns(all.len(), rounds(options), options.seed ^ len as u64, |index| all[index].transfer())?;
+        let measured = |(ends, samples): (&Ends, Vec<Taken>)| {
+            let of = |quantity, samples| {
+                let setting = setting(rate, passing, ends.subject.figure);
+                Measured::new(setting, &ends.subject.series, len, quantity, samples)
+            };
+            let (latencies, copied) = samples.into_iter().map(|taken| (taken.latency, taken.copied)).unzip();
+            [of(Quantity::Latency, latencies), of(Quantity::Bytes, copied)]
+        };
+        let is_measured = |measured: &Measured| !measured.samples.is_empty();
+        Ok(all.iter().zip(samples).flat_map(measured).filter(is_measured).collect())
+    }
+}
+
+/// A transfer: how long it took, in nanoseconds, and how many bytes were copied at both ends.
+struct Taken {
+    latency: u64,
+    copied: u64,
+}
+
+/// A subject's link and its clients.
+struct Ends {
+    // The buffers go before the interface.
+    output: ClientBuffer,
+    input: ClientBuffer,
+    link: Link,
+    subject: Subject,
+    data: Data,
+    /// How many transfers there were.
+    count: u16,
+    /// Whether the wire's thread may have another CPU.
+    spins: bool,
+}
+
+impl Ends {
+    fn open(genie: &Interface, subject: Subject, rate: Rate, len: usize) -> Result<Self> {
+        let Subject { support, shape, receiving, offset, .. } = &subject;
+        let link = Link::open(genie.clone(), *support, rate, shape.clone(), receiving.clone())?;
+        let offset = match offset {
+            Some(offset) => *offset,
+            None => link.preferred()?.offset,
+        };
+        let spins = cpus()?.len() > 1;
+        let input = genie.allocate_at(offset, len)?.into();
+        let output = genie.allocate(len)?.into();
+        Ok(Self { output, input, link, subject, data: Data::generate(len), count: 0, spins })
+    }
+
+    /// Makes a transfer; nothing is returned where memory may not be wired.
+    fn transfer(&mut self) -> Result<Vec<Taken>> {
+        self.count += 1;
+        let Self { output, input, link, subject, data, count, spins } = self;
+        let (scheme, genie, len) = (subject.scheme, &link.genie, data.all().len());
+        if subject.is_first {
+            link.port = *count;
+        }
+        // What came last time would be found out.
+        let bytes = if *count % 2 == 0 { data.all() } else { data.opposite(len) };
+        let prepared = output.prepare(genie, scheme, len, |memory| memory.copy_from_slice(bytes))?;
+        let asked = link.ask(input.input(genie, scheme, len)?)?;
+        let before = link.totals().copied;
+        let start = Instant::now();
+        let sent = link.send(output.output(scheme, prepared))?;
+        let arrived = wait_for(asked, start, *spins)?;
+        let latency = nanoseconds(start.elapsed());
+        let by_server = link.totals().copied - before;
+        let mut arrived = input.settle(arrived)?;
+        let sent = output.settle(sent.sync())?;
+        let copied = (arrived.receipt().copied + sent.receipt().copied) as u64 + by_server;
+        let is_unwired =
+            |reply: &Reply| reply.receipts().any(|receipt| receipt.reason == Some(genie::Reason::Unwired));
+        let is_left_out = is_unwired(&arrived) || is_unwired(&sent);
+        let migrant = arrived.take_migrant();
+        let found = migrant.as_deref().or(input.native()).unwrap_or_default();
+        if found.len() != len || difference(found, bytes).is_some() {
+            return Err(Error::Peer(format!(
+                "data that was sent by {scheme} ({}) arrived damaged; this is an error of Genie's, please report it",
+                subject.series
+            )));
+        }
+        if let Some(migrant) = migrant.filter(|_| scheme == Scheme::Move) {
+            // If the buffer were deallocated, its region would be kept for emulated move, and the kept regions would grow without end.
+            let removal = genie.request(&link.sink, memory::NULL).out(Out::moved(migrant));
+            removal.send().map_err(|failed| failed.error)?;
+        }
+        Ok(if is_left_out { Vec::new() } else { vec![Taken { latency, copied }] })
+    }
+}
+
+/// Looks for the reply to an input until it is there, and takes it.
+fn wait_for(
+    asked: Pending<'_>,
+    start: Instant,
+    spins: bool,
+) -> Result<std::result::Result<Reply, genie::Failed>> {
+    while !asked.is_replied() {
+        if start.elapsed() > PATIENCE {
+            drop(asked.abort());
+            return Err(Error::Peer(format!("nothing arrived within {PATIENCE:?}")));
+        }
+        // With one CPU the wire's thread needs this one; with more, whoever yields comes back late on a busy machine.
+        if spins {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+    Ok(asked.sync())
+}
