@@ -4,9 +4,11 @@
 //! its place in there is in place. Whatever lies elsewhere is moved there once the adapter stores nothing into the input any more, since
 //! each segment is filled once, so what was stored stays where it is until then. An input that is not posted gets the adapter's own
 //! buffers overlaid, or linked to it.
-//! Invariants: until [`Assembly::finish`], nothing of what was received is in the input's own memory but what the adapter has stored there.
+//! Invariants: until [`Assembly::finish`], nothing of what was received is in the input's own memory but what the adapter has stored there,
+//! and what was copied there before the input was posted, in front of that.
 //! Source: thesis §6.4, §6.5, §7.4.3, §7.4.4.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,13 +29,18 @@ pub(crate) struct Assembly {
     /// What has come, in order, without gaps.
     parts: SmallVec<[Part; 4]>,
     received: usize,
+    /// How many of them the client was told of: these are the client's, whatever becomes of the request.
+    told: usize,
+    /// How many bytes were copied to their place before the input was posted.
+    copied: usize,
 }
 
 /// What the adapter stores into an input.
 #[derive(Debug)]
 struct Posted {
     id: PostingId,
-    pin: Arc<InputPin>,
+    /// None where that is buffers of the server's own, which will take the place of the input's.
+    pin: Option<Arc<InputPin>>,
     /// Where the segments begin in the input; none for those that are for headers and trailers.
     starts: SmallVec<[Option<usize>; 4]>,
 }
@@ -77,7 +84,7 @@ pub(crate) enum Laid {
 impl Assembly {
     pub(crate) fn new(request: Incoming) -> Self {
         let room = request.len(0);
-        Self { request, room, posted: None, parts: SmallVec::new(), received: 0 }
+        Self { request, room, posted: None, parts: SmallVec::new(), received: 0, told: 0, copied: 0 }
     }
 
     pub(crate) fn request(&self) -> &Incoming {
@@ -94,12 +101,18 @@ impl Assembly {
         self.room - self.received
     }
 
+    /// How many bytes the client was told of.
+    pub(crate) fn told(&self) -> usize {
+        self.told
+    }
+
     pub(crate) fn posting(&self) -> Option<PostingId> {
         self.posted.as_ref().map(|posted| posted.id)
     }
 
-    /// Has the adapter store into the input, from what has come on, in segments of these lengths. It stays as it was where the adapter
-    /// cannot.
+    /// Has the adapter store into the input, from what has come on, in segments of these lengths. What has come is copied to its place
+    /// first: an input of which some has come is the port's first one, and nothing is stored into it now. It stays as it was where the
+    /// adapter cannot.
     pub(crate) fn post(
         &mut self,
         adapter: &mut dyn Adapter,
@@ -107,10 +120,7 @@ impl Assembly {
         id: PostingId,
         layout: impl IntoIterator<Item = Laid>,
     ) -> Result<(), Error> {
-        let pin = match &self.posted {
-            Some(posted) => Arc::clone(&posted.pin),
-            None => Arc::new(self.request.pin_input(0, 0..self.room)?),
-        };
+        let pin = self.settle(adapter, port)?;
         let (mut starts, mut segments, mut at) = (SmallVec::new(), Vec::new(), self.received);
         for laid in layout {
             match laid {
@@ -126,9 +136,50 @@ impl Assembly {
                 }
             }
         }
-        self.posted = Some(Posted { id, pin, starts });
-        drop(adapter.post(port, Posting { id, segments }, false));
+        self.posted = Some(Posted { id, pin: Some(pin), starts });
+        drop(adapter.post(port, Posting { id, segments }, self.received > 0));
         Ok(())
+    }
+
+    /// Has the adapter store into the input in place of what waits at the port, behind what has come of it.
+    pub(crate) fn amend(
+        &mut self,
+        adapter: &mut dyn Adapter,
+        port: Port,
+        id: PostingId,
+    ) -> Result<(), Error> {
+        let pin = self.settle(adapter, port)?;
+        let segments = vec![Segment::Pinned(Arc::clone(&pin), 0..self.room)];
+        self.posted = Some(Posted { id, pin: Some(pin), starts: SmallVec::from_iter([Some(0)]) });
+        let amended = adapter.amend(port, Posting { id, segments });
+        if !amended.is_ok_and(|amended| amended.received == self.received) {
+            // Other packets were stored there, too, or none any more.
+            drop(adapter.reclaim(port, id));
+            self.post(adapter, port, id, [Laid::Data(self.left())])?;
+        }
+        Ok(())
+    }
+
+    /// Has buffers of the server's own, which are posted, take the place of the input's memory.
+    pub(crate) fn adopt(&mut self, id: PostingId, starts: SmallVec<[Option<usize>; 4]>) {
+        self.posted = Some(Posted { id, pin: None, starts });
+    }
+
+    /// Copies what has come to its place, into which nothing is stored now.
+    fn settle(&mut self, adapter: &dyn Adapter, port: Port) -> Result<Arc<InputPin>, Error> {
+        let pin = match self.posted.as_ref().and_then(|posted| posted.pin.as_ref()) {
+            Some(pin) => Arc::clone(pin),
+            None => Arc::new(self.request.pin_input(0, 0..self.room)?),
+        };
+        for Part { to, from } in &mut self.parts {
+            if !matches!(from, Source::InPlace(_)) {
+                let len =
+                    from.with(adapter, port, |data| pin.data().part(*to..*to + data.len()).copy_data(&data));
+                *from = Source::InPlace(len);
+                self.copied += len;
+            }
+        }
+        Ok(pin)
     }
 
     /// Takes as much as there is room for, and returns the rest.
@@ -141,6 +192,37 @@ impl Assembly {
             self.received += len;
         }
         (rest.len() > 0).then_some(rest)
+    }
+
+    /// Tells the client of what is final: what lies in place, up to the first byte that does not.
+    pub(crate) fn tell(&mut self) {
+        let lie_there = self.parts.iter().take_while(|part| matches!(part.from, Source::InPlace(_)));
+        let come = lie_there.map(|part| part.from.len()).sum();
+        let is_posted = self.posted.as_ref().is_some_and(|posted| posted.pin.is_some());
+        if is_posted && come > self.told && self.request.progress(0, come).is_ok() {
+            self.told = come;
+        }
+    }
+
+    /// Takes back what has come, and the client was not told of, out of the request's memory; and says how many bytes were copied.
+    pub(crate) fn take_back(&mut self, adapter: &dyn Adapter, port: Port) -> (VecDeque<Source>, usize) {
+        let (told, own) = (self.told, self.posting());
+        let (mut back, mut copied) = (VecDeque::new(), 0);
+        for Part { to, mut from } in
+            std::mem::take(&mut self.parts).into_iter().filter(|part| part.to >= told)
+        {
+            copied += own.map_or(0, |id| from.leave(adapter, port, id));
+            if let (Source::InPlace(len), Some(posted)) = (&from, &self.posted) {
+                copied += len;
+                from = Source::Copied(match &posted.pin {
+                    Some(pin) => pin.data().part(to..to + len).into_data().to_vec(),
+                    None => posted.bytes(adapter, port, to..to + len),
+                });
+            }
+            back.push_back(from);
+        }
+        self.received = told;
+        (back, copied)
     }
 
     fn is_in_place(&self, source: &Source) -> bool {
@@ -163,6 +245,7 @@ impl Assembly {
 
     /// Takes the input back from the adapter, and has what has come passed to the client.
     pub(crate) fn finish(mut self, adapter: &mut dyn Adapter, port: Port) -> Finished {
+        self.own(adapter, port);
         let filled = if self.posted.is_some() {
             self.move_in(adapter, port)
         } else if self.parts.iter().all(|part| matches!(part.from, Source::Piece(Piece::Pooled(_)))) {
@@ -175,7 +258,7 @@ impl Assembly {
         self.withdraw(adapter, port);
         let told = filled.and_then(|copied| self.request.set_actual(0, self.received).map(|()| copied));
         let (copied, result) = told.map_or_else(|error| (0, Err(error)), |copied| (copied, Ok(())));
-        Finished { request: self.request, result, copied }
+        Finished { request: self.request, result, copied: self.copied + copied }
     }
 
     /// Takes the input back from the adapter: nothing is stored there from now on.
@@ -188,6 +271,34 @@ impl Assembly {
     /// The request, without what has come of it.
     pub(crate) fn into_request(self) -> Incoming {
         self.request
+    }
+
+    /// The buffers of the server's own into which the adapter has stored, as pieces.
+    fn own(&mut self, adapter: &mut dyn Adapter, port: Port) {
+        let Some(Posted { id, pin: None, .. }) = self.posted else { return };
+        let (received, mut at) = (self.received, 0);
+        let is_whole = self.parts.iter().all(|part| matches!(part.from, Source::InPlace(_)));
+        let copied = if is_whole { VecDeque::new() } else { self.take_back(adapter, port).0 };
+        let segments = adapter.reclaim(port, id).map(|posting| posting.segments).unwrap_or_default();
+        let overlays = segments.into_iter().filter_map(|segment| match segment {
+            Segment::Overlay(overlay) if is_whole => Some(Source::Piece(Piece::Pooled(overlay))),
+            _ => None,
+        });
+        let part = |source: Source| {
+            let (from, _) = source.cut(received - at);
+            let part = Part { to: at, from };
+            at += part.from.len();
+            part
+        };
+        self.parts = overlays.chain(copied).map(part).collect();
+        (self.posted, self.received) = (None, received);
+    }
+
+    /// Where the memory is, and how long, that its client was not told of.
+    pub(crate) fn rest(&self) -> Option<(usize, usize)> {
+        let pin = self.posted.as_ref()?.pin.as_ref()?;
+        let rest = pin.data().part(self.told..self.room);
+        Some((rest.segments().first()?.addr(), rest.len()))
     }
 
     /// Moves what has come to its place in the pinned memory.
@@ -206,8 +317,10 @@ impl Assembly {
             let own = self.posting();
             copied = parts.iter_mut().filter_map(|part| Some(part.from.leave(adapter, port, own?))).sum();
         }
-        let Some(posted) = &self.posted else { return Ok(copied) };
-        let into = posted.pin.data();
+        let Some(pin) = self.posted.as_ref().and_then(|posted| posted.pin.as_ref()) else {
+            return Ok(copied);
+        };
+        let into = pin.data();
         let mut is_whole = true;
         for Part { to, from } in parts {
             let len = from.with(adapter, port, |data| into.part(to..to + data.len()).copy_data(&data));
@@ -273,6 +386,18 @@ impl Assembly {
             from.with(adapter, port, |data| into.part(*to..to + data.len()).copy_data(&data))
         });
         Ok(copied.sum())
+    }
+}
+
+impl Posted {
+    /// A copy of what the adapter has stored at bytes `range` of the input.
+    fn bytes(&self, adapter: &dyn Adapter, port: Port, range: Range<usize>) -> Vec<u8> {
+        let stored = self.starts.iter().enumerate().map(|(number, start)| {
+            let (start, segment) = ((*start)?, adapter.segment(port, self.id, number)?);
+            let clamp = |at: usize| at.clamp(start, start + segment.len()) - start;
+            Some(segment.with(clamp(range.start)..clamp(range.end), |data| data.to_vec()))
+        });
+        stored.flatten().flatten().collect()
     }
 }
 

@@ -3,12 +3,21 @@
 //! Why: what an adapter can do for data that comes in several packets is best seen without a transport protocol in the way.
 //! How: the bytes that are sent to a port are one stream, cut into packets of `L` bytes with short headers; a request for input is over
 //! when it is filled. Nothing is sent again: a client whose input misses a packet gives it up by its timeout.
+//!
+//! A client that asks [in parts](in_parts) is told of what has come, where that was stored in its place, and gives the rest up when it
+//! has enough: the request succeeds with that part, and the part is the client's then. Whatever else a request has received goes to the
+//! next one when it is given up, though by copying where it lies in memory of that request. The next request has its own buffering posted
+//! behind what came before it (snap-off), so as many bytes are copied, and the rest is not. In between, the server may
+//! [speculate](Transfers::set_speculation).
 //! Invariants: bytes of a stream go to its requests in the order in which they were sent, whatever the order of the packets.
+//! A request that is given up while packets wait behind a gap takes what it has received with it: nobody is to have what follows a gap
+//! for what follows the bytes in front of it.
 //! Limits: [`Limits`] for each port.
 //! Source: thesis §6.1 to §6.6, §8.5.
 
 mod header;
 mod sending;
+mod speculation;
 mod stream;
 
 use std::collections::HashMap;
@@ -18,7 +27,7 @@ use genie_io::{
     Client, ClientId, Error, Incoming, Interface, RequestId, Server, ServerError, ServerHandle, Service,
     ServiceId,
 };
-use genie_passing::Preferred;
+use genie_passing::{Overlays, Preferred};
 use genie_sys::lock::Mutex;
 use smallvec::SmallVec;
 
@@ -42,6 +51,29 @@ static SERVICES: [Service; 2] = [Service::new("send", false, false), Service::ne
 /// The argument that names a port.
 pub fn port(port: u16) -> [u8; 2] {
     port.to_le_bytes()
+}
+
+/// The same to [`RECEIVE`] in parts: the client is told of what has come ([`Pending::progress`](genie_io::Pending::progress)), over adapters
+/// that store it in its place. What it was told of does not go to another request: a client that waits with a timeout, and not for
+/// progress, had better not ask so.
+///
+/// # Source
+/// Thesis §6.5 (partial completion).
+pub fn in_parts(port: u16) -> [u8; 3] {
+    let [low, high] = port.to_le_bytes();
+    [low, high, 1]
+}
+
+/// The port that an argument of [`RECEIVE`] names.
+fn received_port(argument: &[u8]) -> Option<u16> {
+    match *argument {
+        [low, high] | [low, high, 1] => Some(u16::from_le_bytes([low, high])),
+        _ => None,
+    }
+}
+
+fn is_in_parts(argument: &[u8]) -> bool {
+    argument.len() == 3
 }
 
 /// What a server of transfers keeps of its clients at most.
@@ -88,6 +120,7 @@ struct State {
     adapter: Box<dyn Adapter>,
     streams: HashMap<u16, Stream>,
     postings: Posting,
+    speculates: Option<Overlays>,
     /// What the adapter has stored, and the host has not processed.
     unprocessed: Vec<Received>,
     totals: Totals,
@@ -116,6 +149,7 @@ impl Transfers {
             adapter,
             streams: HashMap::new(),
             postings: Posting::default(),
+            speculates: None,
             unprocessed: Vec::new(),
             totals: Totals::default(),
         };
@@ -125,6 +159,18 @@ impl Transfers {
     /// Cuts what is sent from now on so.
     pub fn set_shape(&self, shape: Shape) {
         self.0.sending.set_shape(shape);
+    }
+
+    /// With snap-off, goes on with buffering of its own, of buffers of this pool that begin at a granule, where a client has taken a part and
+    /// no request waits; none disables that, which is so at first.
+    ///
+    /// A request for all of the rest that comes when some of it is there gets these buffers, with nothing copied, if its buffer goes on where
+    /// the part ends.
+    ///
+    /// # Source
+    /// Thesis §6.5 (speculation).
+    pub fn set_speculation(&self, pool: Option<Overlays>) {
+        self.0.state.lock().speculates = pool;
     }
 
     /// What it has done so far.
@@ -142,22 +188,28 @@ impl Transfers {
     }
 
     fn receive(&self, request: Incoming) {
-        let Some(port) = request.argument().try_into().ok().map(u16::from_le_bytes) else {
-            return request.reply(Err(ServerError::new("a port is named by 2 bytes")));
+        let Some(port) = received_port(request.argument()) else {
+            return request.reply(Err(ServerError::new("a port is named by 2 bytes, or by these and 1")));
         };
         let finished = self.0.state.lock().ask(port, request, &self.0.receiving);
         reply(finished);
     }
 
-    fn remove(&self, is_it: impl Fn(&Incoming) -> bool) {
-        let mut gone = Vec::new();
+    fn remove(&self, is_departure: bool, is_it: impl Fn(&Incoming) -> bool) {
+        let (mut gone, receiving) = (Vec::new(), &self.0.receiving);
         let mut state = self.0.state.lock();
         // What is stored in the memory of the requests that go may be others'.
-        let finished = state.process(&self.0.receiving);
-        let State { adapter, streams, .. } = &mut *state;
+        let mut finished = state.process(receiving);
+        let State { adapter, streams, postings, totals, speculates, .. } = &mut *state;
+        let speculates = speculates.as_ref().filter(|_| !is_departure);
+        let mut filled = Vec::new();
         for stream in streams.values_mut() {
-            gone.extend(stream.remove(&mut **adapter, &is_it));
+            let removed = stream.remove(&mut **adapter, postings, receiving, speculates, &is_it);
+            gone.extend(removed.gone);
+            filled.extend(removed.finished);
+            totals.copied += removed.copied as u64;
         }
+        finished.extend(state.count(filled));
         drop(state);
         drop(gone);
         reply(finished);
@@ -173,16 +225,21 @@ fn reply(finished: Vec<Finished>) {
 
 impl State {
     fn ask(&mut self, port: u16, request: Incoming, receiving: &Receiving) -> Vec<Finished> {
+        // What is stored in buffering of the server's own is to be known before that is given to the request.
+        let speculates = self.streams.get(&port).is_some_and(Stream::speculates);
+        let mut finished = if speculates { self.process(receiving) } else { Vec::new() };
         let stream = self.streams.entry(port).or_insert_with(|| Stream::open(port, &mut *self.adapter));
         if stream.waiting() >= receiving.limits.waiting {
             let result = Err(Error::Server(ServerError::new(format!(
                 "{} requests wait at port {port} already",
                 stream.waiting()
             ))));
-            return vec![Finished { request, result, copied: 0 }];
+            finished.push(Finished { request, result, copied: 0 });
+            return finished;
         }
-        let finished = stream.ask(request, &mut *self.adapter, &mut self.postings, receiving);
-        self.count(finished)
+        let filled = stream.ask(request, &mut *self.adapter, &mut self.postings, receiving);
+        finished.extend(self.count(filled));
+        finished
     }
 
     fn process(&mut self, receiving: &Receiving) -> Vec<Finished> {
@@ -208,6 +265,7 @@ impl State {
             if std::mem::take(&mut stream.changes) && receiving.tracks {
                 stream.post_anew(&mut *self.adapter, &mut self.postings, receiving);
             }
+            stream.tell();
             finished.extend(filled);
         }
         self.count(finished)
@@ -255,15 +313,15 @@ impl Server for Transfers {
     }
 
     fn abort(&self, request: RequestId) {
-        self.remove(|waiting| waiting.id() == request);
+        self.remove(false, |waiting| waiting.id() == request);
     }
 
     fn departed(&self, client: ClientId) {
-        self.remove(|waiting| waiting.client().id == client);
+        self.remove(true, |waiting| waiting.client().id == client);
     }
 
     fn preferred(&self, _client: &Client, service: ServiceId, argument: &[u8]) -> Option<Preferred> {
-        let port = argument.try_into().ok().map(u16::from_le_bytes).filter(|_| service == RECEIVE)?;
+        let port = received_port(argument).filter(|_| service == RECEIVE)?;
         let state = self.0.state.lock();
         let expected = state
             .streams

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use genie_io::InputPin;
 use genie_memory::Data;
+use genie_passing::Overlay;
 
 use crate::Frame;
 
@@ -32,6 +33,8 @@ pub enum Segment {
     Pinned(Arc<InputPin>, Range<usize>),
     /// Memory of the driver's: for headers and trailers between the parts of the data.
     Own(Box<[u8]>),
+    /// A buffer of the driver's that can be passed: for data that nobody has asked for yet.
+    Overlay(Overlay),
 }
 
 impl Segment {
@@ -40,6 +43,7 @@ impl Segment {
         match self {
             Self::Pinned(_, range) => range.len(),
             Self::Own(bytes) => bytes.len(),
+            Self::Overlay(overlay) => overlay.len(),
         }
     }
 
@@ -59,6 +63,9 @@ impl Segment {
             Self::Own(bytes) => {
                 frame.read(from.start, &mut bytes[at..at + len]);
             }
+            Self::Overlay(overlay) => {
+                frame.store(from, &overlay.data().part(at..at + len));
+            }
         }
     }
 
@@ -69,6 +76,7 @@ impl Segment {
                 see(pin.data().part(place.start + range.start..place.start + range.end).into_data())
             }
             Self::Own(bytes) => see(bytes[range].into()),
+            Self::Overlay(overlay) => see(overlay.data().part(range).into_data()),
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use genie_io::{Error, Incoming, ServerError};
+use genie_passing::Overlays;
 use smallvec::{SmallVec, smallvec};
 
 use super::header::HEADER;
 use super::sending::{Packet, packets};
-use super::{Limits, Receiving, Shape};
+use super::speculation::Speculation;
+use super::{Limits, Receiving, Shape, is_in_parts};
 use crate::adapter::Tracking;
 use crate::adapter::{Adapter, Mode, Piece, Port, PostingId, Support};
 use crate::assembly::{Assembly, Finished, Laid, Source};
@@ -31,6 +33,8 @@ pub(super) struct Stream {
     filled: VecDeque<Assembly>,
     /// What came before it was asked for.
     queued: VecDeque<Source>,
+    /// Where the adapter stores that: only where no request waits.
+    speculation: Option<Speculation>,
     /// Where in the stream the next byte is that is not there yet.
     expected: u32,
     /// Packets that came before those in front of them.
@@ -46,6 +50,17 @@ pub(super) struct Stream {
 
 type Pieces = SmallVec<[Piece; 4]>;
 
+/// What comes of taking requests out.
+#[derive(Default)]
+pub(super) struct Removed {
+    /// The requests, to be dropped with no lock held.
+    pub(super) gone: Vec<Incoming>,
+    /// Others, which are filled by what these had received.
+    pub(super) finished: Vec<Finished>,
+    /// How many bytes were copied.
+    pub(super) copied: usize,
+}
+
 impl Stream {
     pub(super) fn open(port: u16, adapter: &mut dyn Adapter) -> Self {
         let port = Port(u64::from(port));
@@ -55,6 +70,7 @@ impl Stream {
             waiting: VecDeque::new(),
             filled: VecDeque::new(),
             queued: VecDeque::new(),
+            speculation: None,
             expected: 0,
             early: BTreeMap::new(),
             has_lost: false,
@@ -67,6 +83,11 @@ impl Stream {
     /// How many requests wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Whether the adapter stores into buffering of the server's own.
+    pub(super) fn speculates(&self) -> bool {
+        self.speculation.is_some()
     }
 
     /// Notes a packet's length; returns whether that changes what is expected.
@@ -84,11 +105,20 @@ impl Stream {
     ) -> Vec<Finished> {
         if std::mem::take(&mut self.has_lost) {
             self.queued.clear();
+            if let Some(speculation) = self.speculation.take() {
+                drop(adapter.reclaim(self.port, speculation.id));
+            }
             self.skips = true;
             let result = Err(Error::Server(ServerError::new("bytes of the stream were lost")));
             return vec![Finished { request, result, copied: 0 }];
         }
         let mut asked = Assembly::new(request);
+        if !self.queued.is_empty()
+            && !is_in_parts(asked.request().argument())
+            && let Some(rest) = self.speculation.take_if(|rest| rest.len == asked.left())
+        {
+            asked.adopt(rest.id, rest.starts);
+        }
         while asked.left() > 0
             && let Some(source) = self.queued.pop_front()
         {
@@ -97,18 +127,38 @@ impl Stream {
             }
         }
         if asked.left() == 0 {
-            return vec![asked.finish(adapter, self.port)];
+            if let Some(rest) = &mut self.speculation {
+                rest.len = 0;
+            }
+            // What came behind it out of order may lie in its buffers.
+            let copied = asked.posting().map_or(0, |id| self.leave(adapter, id));
+            let done = asked.finish(adapter, self.port);
+            return vec![Finished { copied: done.copied + copied, ..done }];
         }
-        // A request that has got something already goes on as it began; and what comes goes to the requests in their order.
-        let is_first =
-            asked.received() == 0 && self.waiting.iter().all(|waiting| waiting.posting().is_some());
-        if is_first && matches!(adapter.support(), Support::EarlyDemultiplexing | Support::SnapOff) {
-            let len = asked.left();
-            let layout = self.layout(len, adapter, receiving);
+        if let Some(rest) = self.speculation.take() {
+            self.leave(adapter, rest.id);
+            // Without memory for that, what comes is stored in pooled buffers.
+            if asked.amend(adapter, self.port, postings.next()).is_err() {
+                asked.leave(adapter, self.port, rest.id);
+            }
+            drop(adapter.reclaim(self.port, rest.id));
+        }
+        // With snap-off, a request that has got something already has the rest stored behind that; elsewhere it goes on as it began.
+        // And what comes goes to the requests in their order.
+        let is_next = self.waiting.iter().all(|waiting| waiting.posting().is_some());
+        let is_posted = asked.posting().is_none()
+            && match adapter.support() {
+                Support::SnapOff => is_next,
+                Support::EarlyDemultiplexing => is_next && asked.received() == 0,
+                _ => false,
+            };
+        if is_posted {
+            let layout = self.layout(asked.left(), adapter, receiving);
             // Without memory for that, what comes is stored in pooled buffers.
             let _ = asked.post(adapter, self.port, postings.next(), layout);
         }
         self.waiting.push_back(asked);
+        self.tell();
         Vec::new()
     }
 
@@ -169,7 +219,11 @@ impl Stream {
             }
             return is_kept;
         }
-        let mut next = Some(pieces.into_iter().map(Source::Piece).collect());
+        self.go_on(Some(pieces.into_iter().map(Source::Piece).collect()), limits)
+    }
+
+    /// Takes what is next in the stream, and what has come before it and follows it; returns whether there was room.
+    fn go_on(&mut self, mut next: Option<VecDeque<Source>>, limits: &Limits) -> bool {
         while let Some(sources) = next {
             if self.overflows(&sources, limits) {
                 self.has_lost = true;
@@ -180,6 +234,25 @@ impl Stream {
             next = self.early.remove(&self.expected);
         }
         true
+    }
+
+    /// Goes on behind what is missing: at the packet that is next among those that have come, or that comes next.
+    fn pass_over(&mut self, limits: &Limits) {
+        let next = self.early.keys().copied().min_by_key(|at| at.wrapping_sub(self.expected));
+        self.skips = next.is_none();
+        if let Some(at) = next {
+            self.expected = at;
+            let sources = self.early.remove(&at);
+            self.go_on(sources, limits);
+        }
+    }
+
+    /// Tells the client whose request is filled in part, if it asks for parts.
+    pub(super) fn tell(&mut self) {
+        if let Some(first) = self.waiting.front_mut().filter(|first| is_in_parts(first.request().argument()))
+        {
+            first.tell();
+        }
     }
 
     /// Whether more would be queued than may be.
@@ -231,29 +304,72 @@ impl Stream {
             .sum::<usize>()
     }
 
-    /// Takes out the requests for which `is_it` is true.
+    /// Takes out the requests for which `is_it` is true. What they have received, and their clients were not told of, goes to the requests
+    /// that are next, unless it lies in front of a gap.
     pub(super) fn remove(
         &mut self,
         adapter: &mut dyn Adapter,
+        postings: &mut Posting,
+        receiving: &Receiving,
+        speculates: Option<&Overlays>,
         is_it: impl Fn(&Incoming) -> bool,
-    ) -> Vec<Incoming> {
-        let mut gone = Vec::new();
+    ) -> Removed {
+        let (mut rest, mut removed, mut back, mut misses) =
+            (None, Removed::default(), VecDeque::new(), false);
         for mut assembly in std::mem::take(&mut self.waiting) {
             if !is_it(assembly.request()) {
                 self.waiting.push_back(assembly);
                 continue;
             }
-            // What is missing may be lost: the others go on behind it.
-            self.skips |= gone.is_empty() && self.waiting.is_empty();
-            if let Some(id) = assembly.posting() {
-                self.leave(adapter, id);
-            }
+            // The first one may be given up for what it misses.
+            misses |= removed.gone.is_empty() && self.waiting.is_empty() && assembly.told() == 0;
+            removed.copied += assembly.posting().map_or(0, |id| self.leave(adapter, id));
+            let (sources, copied) = assembly.take_back(adapter, self.port);
+            back.extend(sources);
+            rest = rest.or_else(|| assembly.rest().filter(|_| assembly.told() > 0));
+            removed.copied += copied;
             assembly.withdraw(adapter, self.port);
-            gone.push(assembly.into_request());
+            removed.gone.push(assembly.into_request());
         }
-        if self.skips {
-            self.early.clear();
+        let len: usize = back.iter().map(Source::len).sum();
+        if misses && (len == 0 || !self.early.is_empty()) {
+            // Nobody is to take what follows a gap for what follows the bytes in front of it.
+            self.pass_over(&receiving.limits);
+        } else if len > 0 {
+            self.expected = self.expected.wrapping_sub(len as u32);
+            self.go_on(Some(back), &receiving.limits);
         }
-        gone
+        if len > 0 || misses {
+            removed.copied += self.post_rest(adapter, postings);
+        }
+        removed.finished = self.finish(adapter);
+        self.tell();
+        if let (Some((addr, len)), Some(pool)) = (rest, speculates)
+            && self.may_speculate(&*adapter)
+            && len <= receiving.limits.queued
+            && let Some((speculation, posting)) = Speculation::begin(pool, addr, len, postings.next())
+        {
+            drop(adapter.post(self.port, posting, false));
+            self.speculation = Some(speculation);
+        }
+        removed
+    }
+
+    fn may_speculate(&self, adapter: &dyn Adapter) -> bool {
+        let is_idle = self.waiting.is_empty() && self.queued.is_empty() && self.early.is_empty();
+        is_idle && !self.has_lost && adapter.support() == Support::SnapOff
+    }
+
+    /// Has the adapter store the rest of the first request behind what it has got of others' that were given up. Returns how many bytes
+    /// were copied for that.
+    fn post_rest(&mut self, adapter: &mut dyn Adapter, postings: &mut Posting) -> usize {
+        let first = self.waiting.front().filter(|first| first.received() > 0);
+        let posted = first.and_then(Assembly::posting).filter(|_| adapter.support() == Support::SnapOff);
+        let Some(id) = posted else { return 0 };
+        let copied = self.leave(adapter, id);
+        drop(adapter.reclaim(self.port, id));
+        let first = &mut self.waiting[0];
+        let _ = first.post(adapter, self.port, postings.next(), [Laid::Data(first.left())]);
+        copied
     }
 }

@@ -3,4 +3,5 @@
 mod abandoned;
 mod link;
 mod pages;
+mod parts;
 mod random;
