@@ -1,7 +1,7 @@
-//! The parties of the papers' experiments: a sender, a device and a receiver, each in a process of its own.
+//! The parties of the papers' experiments: a sender, a receiver, and what is between them ([`Route`]), in processes of their own.
 //!
 //! How, one operation: the sender stores new data into its buffer; the receiver posts its input, and says so; the sender
-//! looks at the clock and requests its output, which the device copies to the receiver (see [`crate::device`]); the
+//! looks at the clock and requests its output, which the device (see [`crate::device`]) or the wire copies to the receiver; the
 //! receiver takes its reply, and looks at the clock. That is the *end-to-end latency*. Then the receiver compares every byte,
 //! and reports the outcome, and the sender takes its own reply. The sender's reply-time operations overlap with the network
 //! and are no part of the latency (thesis §8.2.2), though their CPU time counts.
@@ -14,12 +14,12 @@
 //! Source: J. C. Brustoloni's thesis, §8.1, §8.2.2.
 
 mod client;
+mod host;
 mod meter;
 mod order;
 mod party;
 pub(crate) mod pattern;
 mod receiver;
-mod relay;
 mod seats;
 mod stage;
 
@@ -41,8 +41,8 @@ use genie_net::Rate;
 pub use meter::Measure;
 use meter::Meter;
 pub(crate) use order::Order;
-pub use order::{Effect, ROLE, Route};
-use order::{Heard, Posting, Received};
+pub use order::{Effect, Network, Place, ROLE, Route};
+use order::{End, Heard, Posting, Received};
 pub use party::run;
 pub use seats::Seats;
 pub use stage::Stage;
@@ -96,7 +96,8 @@ pub struct Parties {
     client: Client,
     clock: CpuClock,
     receiver: Peer,
-    relays: Vec<Peer>,
+    /// Datagram servers in processes of their own.
+    servers: Vec<Peer>,
     stage: Rc<Stage>,
     route: Route,
     seed: u64,
@@ -108,39 +109,40 @@ impl Parties {
     /// # Errors
     /// A process does not start, or there is no memory.
     pub fn open(granule: Granule, longest: usize) -> Result<Self> {
-        let stage = Stage::open(granule, longest)?;
+        let stage = Stage::open(granule, longest, &[Route::Device])?;
         let parties = Self::join(&stage, Route::Device)?;
         stage.close();
         Ok(parties)
     }
 
-    /// Starts a sender and a receiver that meet at a device that other parties may also use, in turn.
+    /// Starts a sender and a receiver that take turns with others of the same stage.
     ///
     /// # Errors
     /// A process does not start, or there is no memory.
     pub fn join(stage: &Rc<Stage>, route: Route) -> Result<Self> {
-        let seats = stage.seats;
-        let (ours, our_relay) = stage.attending(route, seats.sender)?;
-        let (theirs, their_relay) = stage.attending(route, seats.receiver)?;
-        let receiver = Peer::start(ROLE, Some(seats.receiver))?;
-        receiver.order(&Order::Attend(theirs), &[], "it connected to the device")?;
+        let number = stage.number();
+        // The wire is there before the sender looks for it.
+        let (theirs, their_server) = stage.attending(route, number, End::Receiver)?;
+        let receiver = Peer::start(ROLE, Some(stage.seat(route, End::Receiver)))?;
+        receiver.order(&Order::Attend(theirs), &[], "it connected to its server")?;
+        let (ours, our_server) = stage.attending(route, number, End::Sender)?;
         Ok(Self {
             client: Client::open(&ours)?,
             clock: CpuClock::of_process(),
             receiver,
-            relays: our_relay.into_iter().chain(their_relay).collect(),
+            servers: our_server.into_iter().chain(their_server).collect(),
             stage: Rc::clone(stage),
             route,
             seed: 0,
         })
     }
 
-    /// The other processes: the device, the receiver, and what is between them and the sender.
+    /// The other processes: the device, the receiver, and their servers.
     pub fn processes(&self) -> Vec<Pid> {
-        [&self.stage.device, &self.receiver].into_iter().chain(&self.relays).map(Peer::pid).collect()
+        self.stage.device.iter().chain([&self.receiver]).chain(&self.servers).map(Peer::pid).collect()
     }
 
-    /// What is between the clients and the device.
+    /// What is between the clients.
     pub fn route(&self) -> Route {
         self.route
     }

@@ -1,9 +1,8 @@
 //! A datagram protocol server: puts a header before data that is sent, takes the header off data that arrives, and
 //! subcontracts the device.
 //!
-//! Why: the papers compare protocol servers in the kernel with the same servers in processes of their own. This one code
-//! serves for both: it is called in its client's process and thread (a kernel-level server), or over a channel (a user-level
-//! server).
+//! Why: the papers had protocol servers compute checksums. This one is called in its client's process and thread, as one in the kernel
+//! would be, and passes data of any length, which the datagram server of `genie_net` cannot.
 //! How: for an output, the server makes a request to the device with a header and a fragment of the client's buffer; for an
 //! input, a request with room for a header, and a fragment. So the data is passed once, between client and device, and the
 //! server in the middle touches it only for a checksum. The server's own requests are in a queue that they leave when the
@@ -56,12 +55,7 @@ impl Check {
 
 /// Services are numbered as the device's are, so that clients need not know whether they make requests of the device or of
 /// this server.
-static UNTOUCHED: [Service; 3] = [
-    Service::new("send", false, false),
-    Service::new("receive", false, false),
-    Service::new("nothing", false, false),
-];
-static TOUCHED: [Service; 3] = [
+static SERVICES: [Service; 3] = [
     Service::new("send", true, false),
     Service::new("receive", false, true),
     Service::new("nothing", false, false),
@@ -81,39 +75,21 @@ struct Inner {
     device: ServerHandle,
     genie: Interface,
     check: Mutex<Check>,
-    /// The server's services, which stay the same when the check changes.
-    services: &'static [Service],
 }
 
 impl Protocol {
-    /// A server that subcontracts `device` by requests of `genie`, and touches no data unless `check` needs it.
-    pub fn new(genie: Interface, device: ServerHandle, check: Check) -> Self {
-        Self::of_services(if check == Check::None { &UNTOUCHED } else { &TOUCHED }, genie, device, check)
-    }
-
-    /// The same, without a check at first; any check can be set later. Its services may touch the data, as a server in its
-    /// clients' process can anyway.
-    pub fn adjustable(genie: Interface, device: ServerHandle) -> Self {
-        Self::of_services(&TOUCHED, genie, device, Check::None)
-    }
-
-    fn of_services(
-        services: &'static [Service],
-        genie: Interface,
-        device: ServerHandle,
-        check: Check,
-    ) -> Self {
+    /// A server that subcontracts `device` by requests of `genie`, and protects datagrams by no check at first.
+    pub fn new(genie: Interface, device: ServerHandle) -> Self {
         Self(Arc::new(Inner {
             flying: Completions::default(),
             spare: Mutex::default(),
             device,
             genie,
-            check: Mutex::new(check),
-            services,
+            check: Mutex::default(),
         }))
     }
 
-    /// Protects datagrams by `check` from now on. If that needs to touch them, the server must be an adjustable one.
+    /// Protects datagrams by `check` from now on.
     pub fn set_check(&self, check: Check) {
         *self.0.check.lock() = check;
     }
@@ -279,7 +255,7 @@ impl Server for Protocol {
     }
 
     fn services(&self) -> &[Service] {
-        self.0.services
+        &SERVICES
     }
 
     fn request(&self, request: Incoming) {

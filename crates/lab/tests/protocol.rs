@@ -24,7 +24,11 @@ impl Ends {
     fn open(sender: Check, receiver: Check) -> Self {
         let genie = Granule::Base.open().expect("an interface with 4 KiB granules");
         let device = ServerHandle::new(Loop::default());
-        let end = |check| Protocol::new(genie.clone(), device.clone(), check);
+        let end = |check| {
+            let protocol = Protocol::new(genie.clone(), device.clone());
+            protocol.set_check(check);
+            protocol
+        };
         Self { sender: end(sender), receiver: end(receiver), device, genie }
     }
 

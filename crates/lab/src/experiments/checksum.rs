@@ -109,9 +109,9 @@ fn sweep(options: &Options) -> Sweep {
         parties: 0,
         transfer: Transfer { output, input, check, ..Transfer::of(output, 0) },
     };
-    let settings = vec![Setting::only(options, lengths(options), SECONDS)];
+    let settings = vec![Setting::only(options, vec![Route::Protocol], lengths(options), SECONDS)];
     let subjects = subjects().into_iter().map(subject).collect();
-    Sweep { routes: vec![Route::InProcess], ..Sweep::new(ID, options, settings, subjects, ROUNDS) }
+    Sweep::new(ID, options, settings, subjects, ROUNDS)
 }
 
 /// The name of the step that measures the cost of checksums alone.

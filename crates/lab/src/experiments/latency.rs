@@ -17,7 +17,7 @@ use crate::experiment::{Claim, Declaration, Options};
 use crate::findings::{Conclusion, Figure, Scale, Table, row};
 use crate::measurement::{Measurements, Quantity};
 use crate::papers::brustoloni::{self, EquivalentThroughput};
-use crate::parties::Seats;
+use crate::parties::{Route, Seats};
 use genie_net::Rate;
 
 /// The experiment's id.
@@ -96,7 +96,8 @@ fn sweep(options: &Options) -> Sweep {
         };
         let is_short = |len: &usize| rate.time(*len as u64).as_millis() <= OPERATION_MAX_MS;
         let lengths = lengths.iter().copied().filter(is_short).collect();
-        Setting { name: rate.name(), granule: options.granule, rate: Some(*rate), lengths, seconds }
+        let (name, granule, routes) = (rate.name(), options.granule, vec![Route::Device]);
+        Setting { name, granule, routes, rate: Some(*rate), lengths, seconds }
     };
     let rates = if options.smoke { &Rate::ALL[..3] } else { &Rate::ALL[..] };
     let settings = rates.iter().map(setting).collect();
@@ -110,7 +111,7 @@ fn conclude(measurements: &Measurements) -> Conclusion {
         "End-to-end latency, rate of the network: ",
         "End-to-end latency in µs (medians), rate of the network: ",
     ];
-    let (figures, mut tables) = shown(&readings, ID, titles, Scale::Logarithmic);
+    let (figures, mut tables) = shown(&readings, ID, titles, Scale::Logarithmic, schemes());
     tables.push(throughputs(&readings));
     Conclusion { figures, tables, verdicts: verdicts::all(&readings), notes: notes(measurements, &readings) }
 }
@@ -120,21 +121,22 @@ pub(super) fn schemes() -> impl Iterator<Item = &'static str> + Clone {
     Scheme::ALL.into_iter().map(|scheme| scheme.name())
 }
 
-/// A figure and a table of each setting's latencies by scheme and length, as far as they were measured. The first title
+/// A figure and a table of each setting's latencies by series and length, as far as they were measured. The first title
 /// is of the figures, the second of the tables; the setting follows.
 pub(super) fn shown(
     readings: &[Reading<'_>],
     id: &str,
     titles: [&str; 2],
     scale: Scale,
+    series: impl IntoIterator<Item = impl AsRef<str>> + Clone,
 ) -> (Vec<Figure>, Vec<Table>) {
     let figure = |reading: &Reading<'_>| {
         let name = format!("{id}-{}", slug(&reading.setting));
         let title = format!("{}{}", titles[0], reading.setting);
-        reading.figure(&name, &title, "end-to-end latency in µs", scale, schemes())
+        reading.figure(&name, &title, "end-to-end latency in µs", scale, series.clone())
     };
     let table = |reading: &Reading<'_>| {
-        reading.table(format!("{}{}", titles[1], reading.setting), "scheme", schemes())
+        reading.table(format!("{}{}", titles[1], reading.setting), "scheme", series.clone())
     };
     let tables = readings.iter().map(table).filter(|table| table.columns.len() > 1);
     (readings.iter().filter_map(figure).collect(), tables.collect())

@@ -9,7 +9,7 @@
 mod verdicts;
 
 use super::described::{Described, Measuring};
-use super::latency::{seating, shown};
+use super::latency::{schemes, seating, shown};
 use super::reading::Reading;
 use super::sweep::{Setting, Sweep};
 use super::turns::Subject;
@@ -17,6 +17,7 @@ use crate::experiment::{Claim, Declaration, Options};
 use crate::findings::{Conclusion, Scale};
 use crate::interface::Granule;
 use crate::measurement::{Measurements, Quantity};
+use crate::parties::Route;
 
 const ID: &str = "latency-short";
 const BASE_GRANULE: usize = 4 << 10;
@@ -125,6 +126,7 @@ fn sweep(options: &Options) -> Sweep {
     let setting = |of: Granules| Setting {
         name: of.name().to_owned(),
         granule: of.granules(options),
+        routes: vec![Route::Device],
         rate: None,
         lengths: of.lengths(options),
         seconds: SECONDS,
@@ -142,7 +144,7 @@ fn conclude(measurements: &Measurements) -> Conclusion {
             .to_owned(),
     );
     let titles = ["End-to-end latency of short data, ", "End-to-end latency in µs (medians), "];
-    let (figures, tables) = shown(&readings, ID, titles, Scale::Linear);
+    let (figures, tables) = shown(&readings, ID, titles, Scale::Linear, schemes());
     Conclusion { figures, tables, verdicts: verdicts::all(&readings), notes }
 }
 

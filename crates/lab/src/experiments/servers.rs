@@ -1,10 +1,10 @@
 //! `servers`: protocol servers in their clients' processes and in processes of their own, by length and scheme.
 //!
-//! How: a datagram protocol server at each end puts a header before the data, or takes it off, and subcontracts the device:
-//! see [`crate::protocol`]. In process it is called like a server in the kernel. In a process of its own it sits on its
-//! client's CPU and sleeps while it has nothing to do, so that control changes hands by a switch between processes, as on the
-//! papers' machines. Servers of both kinds take turns at one device. The *overhead* of a user-level server is the difference
-//! of the medians.
+//! How: at each end of a wire is a datagram server ([`genie_net::datagram`]) over an adapter with early demultiplexing, so requests that wait
+//! are posted. In process it is called like a server in the kernel. In a process of its own it sits on its client's CPU and
+//! sleeps while it has nothing to do, so that control changes hands by a switch between processes, as on the papers'
+//! machines. Servers of both kinds take turns. The *overhead* of user-level servers is the difference of the medians, and a
+//! line through the differences tells what of it is control, and what data.
 //! Source: J. C. Brustoloni's thesis, chapter 9, figures 9.1 to 9.3, tables 9.2 and 9.3.
 
 mod verdicts;
@@ -12,44 +12,37 @@ mod verdicts;
 use genie::Scheme;
 
 use super::described::{Described, Measuring};
-use super::latency::{LONGEST, PAPER_LEN};
-use super::reading::{MISSING, Reading, headings, shown};
+use super::latency::{PAPER_LEN, shown};
+use super::reading::{MISSING, Reading, headings, shown as shown_number, slug};
 use super::sweep::{Setting, Sweep};
 use super::turns::Subject;
 use crate::amounts::significant;
 use crate::experiment::{Claim, Declaration, Options};
-use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table, row};
+use crate::findings::{Axis, Conclusion, Curve, Figure, Scale, Table, row};
 use crate::measurement::{Measurements, Quantity};
-use crate::model::fit;
+use crate::model::fit::{self, Line};
 use crate::papers::brustoloni::{self, ServerThroughput};
-use crate::parties::{Route, Transfer};
-use crate::protocol::Check;
+use crate::parties::{Network, Place, Route, Transfer};
+use genie_net::Rate;
 
 const ID: &str = "servers";
 
 /// The schemes that look like conventional interfaces, as in the papers.
 const SCHEMES: [Scheme; 3] = [Scheme::Copy, Scheme::EmulatedCopy, Scheme::EmulatedShare];
 /// Where the servers are.
-const PLACES: [(Route, &str); 2] =
-    [(Route::InProcess, "in process"), (Route::Process(Check::None), "own process")];
+const PLACES: [(Place, &str); 2] = [(Place::InProcess, "in process"), (Place::OwnProcess, "own process")];
 
-const LENGTHS: [usize; 12] = [
-    64,
-    1 << 10,
-    2 << 10,
-    4 << 10,
-    8 << 10,
-    16 << 10,
-    60 << 10,
-    256 << 10,
-    1 << 20,
-    2 << 20,
-    4 << 20,
-    16 << 20,
+/// The rates of the wire, and whether thresholds are calibrated; first, what the papers had.
+const SETTINGS: [(Rate, bool); 4] = [
+    (Rate::Bits(512_000_000), false),
+    (Rate::Bits(512_000_000), true),
+    (Rate::Unlimited, false),
+    (Rate::Unlimited, true),
 ];
-const LENGTHS_SMOKE: [usize; 2] = [64, 16 << 10];
-/// Lengths up to this are short data.
-const SHORT: u64 = 8 << 10;
+
+const LENGTHS: [usize; 9] =
+    [4, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 48 << 10, PAPER_LEN as usize];
+const LENGTHS_SMOKE: [usize; 2] = [4, PAPER_LEN as usize];
 
 const SECONDS: f64 = 1.5;
 /// The number of rounds in a smoke run, and the least number otherwise.
@@ -61,7 +54,7 @@ pub(super) static SERVERS: Described =
 
 static DECLARATION: Declaration = Declaration {
     id: ID,
-    title: "Protocol servers in process and in processes of their own",
+    title: "Datagram servers in process and in processes of their own",
     source: brustoloni!("chapter 9"),
     claims: &[
         Claim {
@@ -88,7 +81,13 @@ static DECLARATION: Declaration = Declaration {
             source: "§9.3, table 9.3, figure 9.3",
         },
     ],
-    axes: &["data length, 64 B to 16 MiB", "scheme of the clients", "where the protocol servers are"],
+    axes: &[
+        "data length, 4 B to 60 KiB",
+        "scheme of the clients",
+        "where the datagram servers are",
+        "rate of the wire",
+        "thresholds off or calibrated",
+    ],
     needs: &[],
 };
 
@@ -100,10 +99,20 @@ fn sweep(options: &Options) -> Sweep {
             transfer: Transfer::of(scheme, 0),
         })
     });
-    let lengths: &[usize] = if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS };
-    let settings = vec![Setting::only(options, lengths, SECONDS)];
-    let routes = PLACES.map(|(route, _)| route).to_vec();
-    Sweep { routes, ..Sweep::new(ID, options, settings, subjects.collect(), ROUNDS) }
+    let setting = |of: &(Rate, bool)| {
+        let (lengths, (rate, calibrated)): (&[usize], _) =
+            (if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }, *of);
+        let routes = PLACES.map(|(place, _)| Route::Datagrams(Network { rate, calibrated, place })).to_vec();
+        Setting { name: name(*of), rate: Some(rate), ..Setting::only(options, routes, lengths, SECONDS) }
+    };
+    let settings = if options.smoke { &SETTINGS[..1] } else { &SETTINGS };
+    let settings = settings.iter().map(setting).collect();
+    Sweep::new(ID, options, settings, subjects.collect(), ROUNDS)
+}
+
+/// A setting's name.
+fn name((rate, calibrated): (Rate, bool)) -> String {
+    format!("{}, {}", rate.name(), if calibrated { "calibrated" } else { "thresholds off" })
 }
 
 /// A curve's name.
@@ -112,24 +121,27 @@ fn series(scheme: &str, place: &str) -> String {
 }
 
 fn conclude(measurements: &Measurements) -> Conclusion {
-    let reading = Reading::of(measurements, ID, "", Quantity::Latency);
-    let overheads = Overhead::all(&reading);
-    let title = "End-to-end latency through protocol servers in µs (medians)";
+    let readings = SETTINGS.map(|of| Reading::of(measurements, ID, name(of), Quantity::Latency));
+    let overheads: Vec<_> = readings.iter().flat_map(Overhead::all).collect();
+    let titles = ["End-to-end latency through datagram servers: ", "End-to-end latency in µs (medians): "];
+    let (mut figures, mut tables) = shown(&readings, ID, titles, Scale::Logarithmic, all_series());
+    figures.extend(readings.iter().filter_map(|reading| figure(reading, &overheads)));
+    if !overheads.is_empty() {
+        tables.extend([overhead_table(&overheads), throughputs(&readings), processors(&overheads)]);
+    }
     Conclusion {
-        figures: figures(&reading, &overheads),
-        tables: vec![
-            reading.table(title, "scheme, servers", all_series()),
-            overhead_table(&overheads),
-            throughputs(&reading),
-            processors(&overheads),
-        ],
-        verdicts: verdicts::all(&reading, &overheads),
+        figures,
+        tables,
+        verdicts: verdicts::all(&readings[0], &overheads),
         notes: vec![
-            "A protocol server in a process of its own runs on its client's CPU and sleeps while it has nothing to do; \
-             with a request of its own pending it hands the CPU over between looks for the reply. Each end has one, so \
-             that an overhead holds the switches of both."
+            "A datagram server in a process of its own runs on its client's CPU and sleeps while it has nothing to do, and its \
+             client hands the CPU over between looks for the reply. Each end has one, so that an overhead holds the \
+             switches of both. A receiver whose server is in its process looks at the wire between looks for the reply, and \
+             needs no switch."
                 .to_owned(),
-            "The papers' network ran at 512 Mbit/s; the device here copies without limit.".to_owned(),
+            "The copy into the receiver's memory that stands for the wire is in every latency. At a rate, frames arrive when \
+             their last bit would have. No checksums are computed."
+                .to_owned(),
         ],
     }
 }
@@ -137,6 +149,7 @@ fn conclude(measurements: &Measurements) -> Conclusion {
 /// The cost of user-level servers with one scheme: (length, latency in process, overhead), in microseconds.
 #[derive(Debug)]
 struct Overhead {
+    setting: String,
     scheme: &'static str,
     points: Vec<(u64, f64, f64)>,
 }
@@ -147,41 +160,38 @@ impl Overhead {
             let scheme = scheme.name();
             let [here, there] = PLACES.map(|(_, place)| series(scheme, place));
             let point = |(x, us): (u64, f64)| Some((x, us, reading.at(&there, x)? - us));
-            Self { scheme, points: reading.medians(&here).into_iter().filter_map(point).collect() }
+            let points = reading.medians(&here).into_iter().filter_map(point).collect();
+            Self { setting: reading.setting.clone(), scheme, points }
         };
         SCHEMES.into_iter().map(of).filter(|overhead| !overhead.points.is_empty()).collect()
     }
 
-    /// A line through the overheads: microseconds for each MiB, and the fixed term.
-    fn line(&self) -> Option<(f64, f64)> {
+    /// A line through the overheads, by bytes.
+    fn line(&self) -> Option<Line> {
         let points: Vec<_> = self.points.iter().map(|(x, _, more)| (*x, *more)).collect();
-        fit::fit(&points).map(|fit| (fit.line.factor * f64::from(1 << 20), fit.line.fixed))
+        fit::fit(&points).map(|fit| fit.line)
+    }
+
+    fn name(&self) -> String {
+        format!("{}, {}", self.scheme, self.setting)
     }
 }
 
 fn all_series() -> Vec<String> {
-    let of = |(_, place): (Route, &str)| SCHEMES.map(|scheme| series(scheme.name(), place));
+    let of = |(_, place): (Place, &str)| SCHEMES.map(|scheme| series(scheme.name(), place));
     PLACES.into_iter().flat_map(of).collect()
 }
 
-fn figures(reading: &Reading<'_>, overheads: &[Overhead]) -> Vec<Figure> {
-    let of_latency =
-        |name, title, scale| reading.figure(name, title, "end-to-end latency in µs", scale, all_series());
-    let title = "End-to-end latency through protocol servers";
-    let whole = of_latency("servers", title, Scale::Logarithmic);
-    let title = "End-to-end latency of short data through protocol servers";
-    let short = of_latency("servers-short", title, Scale::Linear).map(|mut figure| {
-        let is_short = |point: &CurvePoint| point.x <= SHORT as f64;
-        figure.curves.iter_mut().for_each(|curve| curve.points.retain(is_short));
-        figure
-    });
+/// The overheads of a setting by length.
+fn figure(reading: &Reading<'_>, overheads: &[Overhead]) -> Option<Figure> {
     let curve = |overhead: &Overhead| {
         Curve::plain(overhead.scheme, overhead.points.iter().map(|(x, _, more)| (*x as f64, *more)))
     };
-    let axes = [Axis::logarithmic("data length in bytes"), Axis::linear("difference of latencies in µs")];
-    let title = "What user-level protocol servers at both ends cost";
-    let overhead = Figure::of("servers-overhead", title, axes, overheads.iter().map(curve));
-    [whole, short, overhead].into_iter().flatten().collect()
+    let axes = [Axis::linear("data length in bytes"), Axis::linear("difference of latencies in µs")];
+    let (setting, name) = (&reading.setting, format!("{ID}-overhead-{}", slug(&reading.setting)));
+    let title = format!("What user-level datagram servers at both ends cost: {setting}");
+    let curves = overheads.iter().filter(|overhead| overhead.setting == *setting).map(curve);
+    Figure::of(&name, &title, axes, curves)
 }
 
 fn overhead_table(overheads: &[Overhead]) -> Table {
@@ -191,43 +201,43 @@ fn overhead_table(overheads: &[Overhead]) -> Table {
         let more = lengths.iter().map(|x| overhead.points.iter().find(|point| point.0 == *x));
         let line = overhead.line().map_or_else(
             || MISSING.to_owned(),
-            |(slope, fixed)| format!("{} x MiB + {}", significant(slope), significant(fixed)),
+            |line| format!("{} x KiB + {}", significant(line.factor * 1024.0), significant(line.fixed)),
         );
-        row(overhead.scheme, more.map(|point| shown(point.map(|point| point.2))).chain([line]))
+        row(overhead.name(), more.map(|point| shown_number(point.map(|point| point.2))).chain([line]))
     };
-    let columns = headings("scheme", &lengths).into_iter().chain(["line".to_owned()]);
-    Table::new("Overhead of user-level protocol servers in µs", columns, overheads.iter().map(cells))
+    let columns = headings("scheme, setting", &lengths).into_iter().chain(["line".to_owned()]);
+    Table::new("Overhead of user-level datagram servers in µs", columns, overheads.iter().map(cells))
 }
 
-fn throughputs(reading: &Reading<'_>) -> Table {
-    let cells = |paper: ServerThroughput| {
-        let at = |len| PLACES.map(|(_, place)| reading.throughput(&series(&paper.scheme, place), len));
-        let papers = [paper.kernel_level, paper.user_level].map(|mbit| mbit.to_string());
-        row(&paper.scheme, papers.into_iter().chain([PAPER_LEN, LONGEST].into_iter().flat_map(at)))
+fn throughputs(readings: &[Reading<'_>]) -> Table {
+    let papers = brustoloni::server_throughputs();
+    let cells = |(paper, reading): (&ServerThroughput, &Reading<'_>)| {
+        let here = PLACES.map(|(_, place)| reading.throughput(&series(&paper.scheme, place), PAPER_LEN));
+        let papers = [&paper.kernel_level, &paper.user_level].map(ToString::to_string);
+        row(format!("{}, {}", paper.scheme, reading.setting), papers.into_iter().chain(here))
     };
     let columns = [
-        "scheme",
-        "paper: 60 KB, in the kernel",
-        "paper: 60 KB, user level",
-        "60 KiB, in process",
-        "60 KiB, own process",
-        "16 MiB, in process",
-        "16 MiB, own process",
+        "scheme, setting",
+        "paper at 512 Mbit/s, in the kernel",
+        "paper at 512 Mbit/s, user level",
+        "in process",
+        "own process",
     ];
-    let title = "Equivalent throughput of single datagrams in Mbit/s";
-    Table::new(title, columns, brustoloni::server_throughputs().into_iter().map(cells))
+    let rows = papers.iter().flat_map(|paper| readings.iter().map(move |reading| (paper, reading)));
+    let title = "Equivalent throughput of single datagrams of 60 KiB in Mbit/s";
+    Table::new(title, columns, rows.map(cells))
 }
 
 /// The overhead for the shortest data by emulated copy, beside the papers' processors.
 fn processors(overheads: &[Overhead]) -> Table {
-    let here = shown(shortest(overheads, "emulated copy").map(|(_, us)| us));
+    let here = shown_number(shortest(overheads, "emulated copy").map(|(_, us)| us));
     let papers = brustoloni::server_overheads().into_iter();
     let papers = papers.map(|paper| row(paper.processor, [paper.overhead.to_string()]));
     let title = "Overhead of user-level servers by processor, emulated copy, shortest data";
     Table::new(title, ["processor", "overhead in µs"], papers.chain([row("this one", [here])]))
 }
 
-/// The shortest length, and the overhead there.
+/// The shortest length, and the overhead there, at the first setting.
 fn shortest(overheads: &[Overhead], scheme: &str) -> Option<(u64, f64)> {
     let overhead = overheads.iter().find(|one| one.scheme == scheme)?;
     overhead.points.first().map(|(x, _, more)| (*x, *more))

@@ -27,8 +27,6 @@ pub(super) struct Sweep {
     pub(super) settings: Vec<Setting>,
     /// The subjects that take turns, with data of any length.
     pub(super) subjects: Vec<Subject>,
-    /// What is between the clients and the device, for each group of parties that subjects name.
-    pub(super) routes: Vec<Route>,
     /// How often each subject has its turn in a step: as often as its setting's seconds allow, within these bounds.
     pub(super) rounds: RangeInclusive<usize>,
     /// Whether some of the rounds measure I/O processing.
@@ -43,6 +41,8 @@ pub(super) struct Setting {
     /// The figure's name; empty where there is one setting.
     pub(super) name: String,
     pub(super) granule: Granule,
+    /// What is between the clients, for each group of parties that subjects name.
+    pub(super) routes: Vec<Route>,
     /// How fast the network is; none where the device is behind a protocol server, and has no limit.
     pub(super) rate: Option<Rate>,
     /// The lengths of the data, in the order in which they are measured.
@@ -53,9 +53,9 @@ pub(super) struct Setting {
 
 impl Setting {
     /// The only setting of an experiment without a rate.
-    pub(super) fn only(options: &Options, lengths: &[usize], seconds: f64) -> Self {
-        let granule = options.granule;
-        Self { name: String::new(), granule, rate: None, lengths: lengths.to_vec(), seconds }
+    pub(super) fn only(options: &Options, routes: Vec<Route>, lengths: &[usize], seconds: f64) -> Self {
+        let (name, lengths) = (String::new(), lengths.to_vec());
+        Self { name, granule: options.granule, routes, rate: None, lengths, seconds }
     }
 
     fn step(&self, len: usize) -> String {
@@ -73,7 +73,7 @@ impl Setting {
 }
 
 impl Sweep {
-    /// Subjects whose clients are next to the device, and whose latency alone is measured. Rounds are `smoke` in a smoke
+    /// Subjects whose latency alone is measured. Rounds are `smoke` in a smoke
     /// run, which shows that it works; otherwise at least `least`.
     pub(super) fn new(
         id: &'static str,
@@ -83,8 +83,7 @@ impl Sweep {
         (smoke, least): (usize, usize),
     ) -> Self {
         let rounds = if options.smoke { smoke..=smoke } else { least..=ROUNDS_MOST };
-        let (routes, seed) = (vec![Route::Device], options.seed);
-        Self { id, settings, subjects, routes, rounds, processing: false, seed }
+        Self { id, settings, subjects, rounds, processing: false, seed: options.seed }
     }
 
     fn all(&self) -> impl Iterator<Item = (&Setting, usize)> {
@@ -111,10 +110,10 @@ impl Sweep {
         Seated { sweep: self, open: None }
     }
 
-    fn open(&self, granule: Granule) -> Result<Vec<Parties>> {
-        let alike = self.all().filter(|(setting, _)| setting.granule == granule);
-        let stage = Stage::open(granule, alike.map(|(_, len)| len).max().unwrap_or_default())?;
-        let parties = self.routes.iter().map(|route| Parties::join(&stage, *route)).collect();
+    fn open(&self, (granule, routes): &Shared) -> Result<Vec<Parties>> {
+        let alike = self.all().filter(|(setting, _)| setting.granule == *granule);
+        let stage = Stage::open(*granule, alike.map(|(_, len)| len).max().unwrap_or_default(), routes)?;
+        let parties = routes.iter().map(|route| Parties::join(&stage, *route)).collect();
         stage.close();
         parties
     }
@@ -125,12 +124,15 @@ fn fitting(seconds: f64, round: Duration, bounds: &RangeInclusive<usize>) -> usi
     ((seconds / round.as_secs_f64()) as usize).clamp(*bounds.start(), *bounds.end())
 }
 
+/// What the settings have in common that have the same parties.
+type Shared = (Granule, Vec<Route>);
+
 /// A sitting under way.
 #[derive(Debug)]
 pub(super) struct Seated {
     sweep: Sweep,
-    /// The parties, and their granules.
-    open: Option<(Granule, Vec<Parties>)>,
+    /// The parties, and for which settings they serve.
+    open: Option<(Shared, Vec<Parties>)>,
 }
 
 impl Sitting for Seated {
@@ -139,15 +141,21 @@ impl Sitting for Seated {
         let found = sweep.all().find(|(setting, len)| setting.step(*len) == step.name);
         let unknown = || Error::NoSuchStep { experiment: sweep.id, step: step.name.clone() };
         let (setting, len) = found.ok_or_else(unknown)?;
-        if open.as_ref().is_none_or(|(granule, _)| *granule != setting.granule) {
-            // The memory of the old granules is freed before that of the new ones is allocated.
+        let shared = (setting.granule, setting.routes.clone());
+        if open.as_ref().is_none_or(|(of, _)| *of != shared) {
+            // The memory of the old parties is freed before that of the new ones is allocated.
             *open = None;
         }
         let (_, parties) = match open {
             Some(open) => open,
-            none => none.insert((setting.granule, sweep.open(setting.granule)?)),
+            none => {
+                let parties = sweep.open(&shared)?;
+                none.insert((shared, parties))
+            }
         };
-        if let (Some(rate), Some(parties)) = (setting.rate, parties.first()) {
+        if let (Some(rate), Some(parties), [Route::Device]) =
+            (setting.rate, parties.first(), &*setting.routes)
+        {
             parties.set_rate(rate)?;
         }
         let turns = Turns {
@@ -182,7 +190,7 @@ mod tests {
     #[test]
     fn a_step_is_named_by_its_setting_where_there_are_several() {
         let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
-        let only = Setting::only(&options, &[4096], 1.0);
+        let only = Setting::only(&options, vec![Route::Device], &[4096], 1.0);
         assert_eq!(only.step(4096), "4 KiB");
         assert_eq!(Setting { name: "unlimited".to_owned(), ..only }.step(64), "unlimited, 64 B");
     }

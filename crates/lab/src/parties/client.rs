@@ -1,11 +1,17 @@
-//! A client, which is a sender or a receiver: its interface, its way to the device, and the memory whose data it passes.
+//! A client, which is a sender or a receiver: its interface, its way to the other one, and the memory whose data it passes.
 
-use genie::channel::{ConnectOptions, Directory};
-use genie::{Connect, Failed, Interface, Out, Pending, Reply, Scheme, ServerHandle};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use genie::channel::{ConnectOptions, Directory, Driven};
+use genie::{Connect, Failed, Interface, Out, Pending, Reply, Request, Scheme, ServerHandle, ServiceId};
+use genie_net::datagram::{self, Socket};
 use genie_passing::Recorder;
 use genie_sys::machine;
 
-use super::order::{Attending, Route};
+use super::host;
+use super::order::{Attending, Network, Place, Route};
 use super::pattern;
 use crate::client_buffer::{ClientBuffer, Prepared};
 use crate::device::{DISCARD, RECEIVE, TRANSMIT, argument};
@@ -14,7 +20,7 @@ use crate::model::breakdown::Buffering;
 use crate::operations::{self, OperationTime};
 use crate::protocol::{Check, Protocol};
 
-/// The port at which sender and receiver meet.
+/// The device's port at which sender and receiver meet.
 const PORT: u32 = 1;
 /// Room for the operations of one request, and of those that tidy up after it.
 const RECORDS: usize = 64;
@@ -30,13 +36,59 @@ pub(super) struct Client {
     recorder: &'static Recorder,
 }
 
-/// What is between a client and the device.
+/// A client's way to the other one.
 #[derive(Debug, Clone)]
 pub(super) struct Driver {
-    /// In the client's process.
+    terms: Rc<Terms>,
+    /// A protocol server in the client's process.
     protocol: Option<Protocol>,
-    /// In another process, with the interface that reaches it.
-    relay: Option<(Interface, ServerHandle)>,
+    /// A wire that leads to a datagram server in the client's process.
+    wire: Option<Rc<RefCell<Driven>>>,
+    /// A server that takes requests in another process and in their order, with the interface that reaches it.
+    elsewhere: Option<(Interface, ServerHandle)>,
+}
+
+/// How a server is asked.
+#[derive(Debug)]
+struct Terms {
+    transmit: (ServiceId, Vec<u8>),
+    receive: (ServiceId, Vec<u8>),
+    /// The service that touches no data.
+    nothing: (ServiceId, Vec<u8>),
+    /// Room for the arguments of replies.
+    room: usize,
+    /// The port, as long as it is to be open.
+    _socket: Option<Socket>,
+}
+
+impl Terms {
+    /// Of the loop device, and of protocol servers.
+    fn of_device() -> Self {
+        let [transmit, receive, nothing] =
+            [TRANSMIT, RECEIVE, DISCARD].map(|service| (service, argument(PORT).to_vec()));
+        Self { transmit, receive, nothing, room: 0, _socket: None }
+    }
+
+    /// Of a datagram server.
+    fn of_socket(socket: Socket) -> Self {
+        let port = datagram::port_argument(socket.port()).to_vec();
+        Self {
+            transmit: (datagram::SEND, datagram::send_argument(socket.port(), None).to_vec()),
+            receive: (datagram::RECEIVE, port.clone()),
+            nothing: (datagram::STATISTICS, port),
+            room: datagram::COUNTERS.max(datagram::ARRIVED),
+            _socket: Some(socket),
+        }
+    }
+
+    fn request<'r, 'o, 'i>(
+        &self,
+        genie: &'r Interface,
+        server: &'r ServerHandle,
+        (service, argument): &'o (ServiceId, Vec<u8>),
+    ) -> Request<'r, 'o, 'i> {
+        genie.request(server, *service).argument(argument).room(self.room)
+    }
 }
 
 impl Driver {
@@ -47,36 +99,58 @@ impl Driver {
         }
     }
 
-    /// Waits until a protocol server in another process has done all earlier requests: it takes requests in order.
+    /// Waits until a server in another process has taken all earlier requests.
     pub(super) fn settle(&self) -> Result<()> {
-        if let Some((genie, relay)) = &self.relay {
-            genie.request(relay, DISCARD).send().map_err(|failed| failed.error)?;
+        if let Some((genie, server)) = &self.elsewhere {
+            let request = self.terms.request(genie, server, &self.terms.nothing);
+            request.send().map_err(|failed| failed.error)?;
+        }
+        Ok(())
+    }
+
+    /// Looks for what the wire brings.
+    pub(super) fn attend(&self) -> Result<()> {
+        if let Some(wire) = &self.wire {
+            wire.borrow_mut().attend(Duration::ZERO)?;
         }
         Ok(())
     }
 }
 
 impl Client {
-    /// Opens an interface and connects it to the device.
+    /// Opens an interface, and connects it to what leads to the other client.
     pub(super) fn open(attending: &Attending) -> Result<Self> {
         // If the limit cannot be raised, that shows when memory cannot be wired.
         let _ = machine::raise_memory_lock_limit();
         let recorder = Recorder::new(RECORDS);
         recorder.pause(true);
         let genie = attending.granule.open_recorded(recorder)?;
-        let options = ConnectOptions { spin: Some(attending.spin), ..ConnectOptions::default() };
-        let directory = Directory::at(&attending.folder)?;
-        let connected = genie.connect_with(&directory, &attending.server, &options)?;
-        let (mut driver, mut server) = (Driver { protocol: None, relay: None }, connected.clone());
-        match attending.route {
-            Route::Device => {}
-            Route::InProcess => {
-                let protocol = Protocol::adjustable(genie.clone(), connected);
-                server = ServerHandle::new(protocol.clone());
-                driver.protocol = Some(protocol);
+        attending.route.adjust(&genie);
+        let connect = || -> Result<ServerHandle> {
+            let options = ConnectOptions { spin: Some(attending.spin), ..ConnectOptions::default() };
+            Ok(genie.connect_with(&Directory::at(&attending.folder)?, &attending.server, &options)?)
+        };
+        let (mut protocol, mut wire, mut elsewhere) = (None, None, None);
+        let server = match attending.route {
+            Route::Device => connect()?,
+            Route::Protocol => {
+                let server = Protocol::new(genie.clone(), connect()?);
+                ServerHandle::new(protocol.insert(server).clone())
             }
-            Route::Process(_) => driver.relay = Some((genie.clone(), connected)),
-        }
+            Route::Datagrams(Network { place: Place::InProcess, .. }) => {
+                let (server, driven) = host::here(attending, &genie)?;
+                wire = driven.map(|driven| Rc::new(RefCell::new(driven)));
+                ServerHandle::new(server)
+            }
+            Route::Datagrams(Network { place: Place::OwnProcess, .. }) => {
+                elsewhere.insert((genie.clone(), connect()?)).1.clone()
+            }
+        };
+        let terms = match attending.route.network() {
+            None => Terms::of_device(),
+            Some(_) => Terms::of_socket(attending.end.open(&genie, &server)?),
+        };
+        let driver = Driver { terms: Rc::new(terms), protocol, wire, elsewhere };
         Ok(Self { memory: ClientBuffer::default(), server, driver, genie, recorder })
     }
 
@@ -104,9 +178,9 @@ impl Client {
         scheme: Scheme,
         prepared: Prepared,
     ) -> std::result::Result<Pending<'static>, Failed> {
-        let Self { memory, server, genie, .. } = self;
-        let element = memory.output(scheme, prepared);
-        genie.request(server, TRANSMIT).out(element).argument(&argument(PORT)).submit()
+        let Self { memory, server, driver, genie, .. } = self;
+        let request = driver.terms.request(genie, server, &driver.terms.transmit);
+        request.out(memory.output(scheme, prepared)).submit()
     }
 
     /// Requests an input, without waiting.
@@ -115,9 +189,9 @@ impl Client {
         scheme: Scheme,
         len: usize,
     ) -> Result<std::result::Result<Pending<'_>, Failed>> {
-        let Self { memory, server, genie, .. } = self;
+        let Self { memory, server, driver, genie, .. } = self;
         let element = memory.input(genie, scheme, len)?;
-        Ok(genie.request(server, RECEIVE).input(element).argument(&argument(PORT)).submit())
+        Ok(driver.terms.request(genie, server, &driver.terms.receive).input(element).submit())
     }
 
     /// Takes back a shared buffer from a reply, or from the request that failed.
@@ -140,8 +214,9 @@ impl Client {
         if scheme == Scheme::Move {
             // If the buffer were deallocated, its region would be kept for emulated move, and the kept regions would grow
             // without end.
-            let removal = self.genie.request(&self.server, DISCARD).out(Out::moved(migrant));
-            removal.send().map_err(|failed| failed.error)?;
+            let terms = &self.driver.terms;
+            let removal = terms.request(&self.genie, &self.server, &terms.nothing);
+            removal.out(Out::moved(migrant)).send().map_err(|failed| failed.error)?;
         }
         Ok(found)
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use genie::{Reason, Receipt};
+use genie::{Interface, Reason, Receipt};
+use genie_net::Rate;
+use genie_passing::Thresholds;
 use serde::{Deserialize, Serialize};
 
 use super::meter::{Measure, Metered};
@@ -26,23 +28,68 @@ pub(crate) enum Order {
     HostMemory(memory_server::Hosting),
     /// Be the receiver.
     Attend(Attending),
-    /// Be a protocol server, until the sender ends. No other order is obeyed then.
-    Relay(Relaying),
+    /// Be a datagram server.
+    Serve(Serving),
     /// As the receiver, post an input, and report its outcome.
     Receive(Posting),
 }
 
-/// What is between a client and the device.
+/// What is between the two clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Route {
-    /// Nothing.
+    /// The loop device.
     Device,
-    /// A protocol server in the client's process, as one in the kernel would be.
+    /// The loop device, and protocol servers in the clients' processes.
+    Protocol,
+    /// A wire, and datagram servers at both its ends.
+    Datagrams(Network),
+}
+
+/// Which of two clients one is, or is a server of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum End {
+    Sender,
+    Receiver,
+}
+
+/// A wire between two hosts with datagram servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// How fast the wire is.
+    pub rate: Rate,
+    /// Whether data is copied where that takes less time on this machine; else copying is avoided always.
+    pub calibrated: bool,
+    /// Where the datagram servers are.
+    pub place: Place,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// In its client's process, as one in the kernel would be.
     InProcess,
-    /// A protocol server in a process of its own, on its client's CPU. It sleeps while it has nothing to do, and protects
-    /// datagrams by this check.
-    Process(Check),
+    /// In a process of its own, on its client's CPU. It sleeps while it has nothing to do.
+    OwnProcess,
+}
+
+impl Route {
+    /// The network, where there is one.
+    pub(super) fn network(self) -> Option<Network> {
+        match self {
+            Self::Device | Self::Protocol => None,
+            Self::Datagrams(network) => Some(network),
+        }
+    }
+
+    /// Has an interface decide as the clients are to.
+    pub(super) fn adjust(self, genie: &Interface) {
+        if self.network().is_some_and(|network| !network.calibrated) {
+            genie.passing().adjust_thresholds(|thresholds| *thresholds = Thresholds::ALWAYS);
+        }
+    }
 }
 
 /// How the device is to be hosted.
@@ -67,22 +114,20 @@ pub(crate) struct Attending {
     pub(super) spin: Duration,
     /// Whether the client hands the CPU over between looks.
     pub(super) yields: bool,
-    /// What is between the client and the device.
+    /// What is between it and the other client.
     pub(super) route: Route,
-    /// The name of the server that the client connects to.
+    /// Which client it is.
+    pub(super) end: End,
+    /// The name of what it has in other processes: the device, a datagram server, or the wire.
     pub(super) server: String,
 }
 
-/// How a protocol server is to serve.
+/// How a datagram server is to serve.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Relaying {
+pub(crate) struct Serving {
     /// Its name.
     pub(super) name: String,
-    /// How it protects datagrams.
-    pub(super) check: Check,
-    /// The longest data.
-    pub(super) longest: usize,
-    /// How the protocol server itself connects to the device.
+    /// How it uses the wire.
     pub(super) attending: Attending,
 }
 

@@ -1,12 +1,10 @@
 //! A party in a process of its own, in the role that it is told.
 
-use std::time::Duration;
+use genie::channel::{Directory, Listener, Running, Serving};
 
-use genie::channel::{Directory, Listener, Running, ServeOptions, Serving};
-
+use super::host;
 use super::order::{DEVICE, Hosting, Order};
 use super::receiver::Receiver;
-use super::relay;
 use crate::device::Loop;
 use crate::error::{Error, Result};
 use crate::peer::{self, Link, Said, say};
@@ -30,10 +28,10 @@ struct Party {
 impl Party {
     fn obey(&mut self, order: Order, link: &Link) -> Result<()> {
         match order {
-            Order::Host(hosting) => self.hosted.push(host(&hosting)?),
+            Order::Host(hosting) => self.hosted.push(host_device(&hosting)?),
             Order::HostMemory(hosting) => self.hosted.push(hosting.start()?),
             Order::Attend(attending) => self.receiver = Some(Receiver::open(&attending)?),
-            Order::Relay(relaying) => return relay::run(&relaying, link),
+            Order::Serve(serving) => self.hosted.extend(host::serve(&serving)?),
             Order::Receive(posting) => {
                 let early = || Error::Peer("a party was told to receive before it could".to_owned());
                 return self.receiver.as_mut().ok_or_else(early)?.receive(&posting, link);
@@ -43,20 +41,9 @@ impl Party {
     }
 }
 
-/// How many of the longest buffers the pool holds that each client is lent.
-const LENT_BUFFERS: usize = 2;
-/// The least size of that pool in bytes.
-const LENT_BYTES: usize = 8 << 20;
-
-/// The options with which parties serve: they trust clients, and have memory for the longest data.
-pub(super) fn serving(longest: usize, spin: Duration) -> ServeOptions {
-    let pool = LENT_BYTES.max(LENT_BUFFERS * longest);
-    ServeOptions { pool, pending_bytes: usize::MAX, spin, ..ServeOptions::default() }
-}
-
 /// Hosts the device in threads of its own, until the returned value is dropped.
-fn host(hosting: &Hosting) -> Result<Running> {
-    let options = serving(hosting.longest, hosting.spin);
+fn host_device(hosting: &Hosting) -> Result<Running> {
+    let options = host::serving(hosting.longest, hosting.spin);
     let serving = Listener::bind_in(&Directory::at(&hosting.folder)?, DEVICE, Loop::default(), options);
     Ok(serving.and_then(Serving::start)?)
 }

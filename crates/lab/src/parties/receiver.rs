@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use genie::{Pending, Scheme};
 
-use super::client::Client;
+use super::client::{Client, Driver};
 use super::meter::{Measure, Meter};
 use super::order::{Attending, Effect, Heard, Posting, Received};
 use crate::clock::{CpuClock, now_ns};
@@ -54,7 +54,7 @@ impl Receiver {
         let pending = posted.map_err(|failed| failed.error)?;
         driver.settle()?;
         say(link, &Heard::Posted)?;
-        let resumed_ns = look_for(&pending, *yields);
+        let resumed_ns = look_for(&pending, *yields, &driver)?;
         if !pending.is_replied() {
             let aborted = pending.abort();
             // The reason of the failure is known already.
@@ -75,10 +75,11 @@ impl Receiver {
 }
 
 /// Looks until there is a reply, or `PATIENCE` is over; returns the time when the longest pause between two looks ended.
-fn look_for(pending: &Pending<'_>, yields: bool) -> u64 {
+fn look_for(pending: &Pending<'_>, yields: bool, driver: &Driver) -> Result<u64> {
     let deadline = Instant::now() + PATIENCE;
     let (mut before, mut longest, mut resumed) = (now_ns(), 0, now_ns());
     while !pending.is_replied() && Instant::now() < deadline {
+        driver.attend()?;
         if yields {
             std::thread::yield_now()
         } else {
@@ -90,5 +91,5 @@ fn look_for(pending: &Pending<'_>, yields: bool) -> u64 {
         }
         before = now;
     }
-    resumed
+    Ok(resumed)
 }

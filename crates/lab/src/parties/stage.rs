@@ -1,4 +1,4 @@
-//! A stage, which the parties of one sitting share: the device, their CPUs, and the folder with all their names.
+//! A stage, which the parties of one sitting share: the device if they use it, their CPUs, and the folder with all their names.
 //!
 //! Why: subjects that are compared must use the same device; otherwise a device that is not in use would take CPU time from
 //! the other.
@@ -11,51 +11,46 @@ use std::time::Duration;
 use genie_sys::machine::{self, Pinned};
 use tempfile::TempDir;
 
-use super::order::{Attending, DEVICE, Hosting, Order, ROLE, Relaying, Route};
+use super::order::{Attending, DEVICE, End, Hosting, Network, Order, Place, ROLE, Route, Serving};
 use super::seats::Seats;
 use crate::error::{Error, Result};
 use crate::interface::Granule;
 use crate::peer::{self, Peer};
 use crate::probe;
 
-/// A device for one or more senders and receivers, which take turns in using it.
+/// What one or more senders and receivers share, and use in turn.
 #[derive(Debug)]
 pub struct Stage {
     // Declared in the order in which they are to go.
-    pub(super) device: Peer,
+    /// None where no route leads to it.
+    pub(super) device: Option<Peer>,
     /// The folder of names, until the stage is closed.
     folder: RefCell<Option<TempDir>>,
     pub(super) seats: Seats,
     granule: Granule,
-    longest: usize,
-    /// How many protocol servers there were.
-    relays: Cell<u32>,
+    /// How many parties have joined.
+    parties: Cell<u32>,
     _pinned: Pinned,
 }
 
 impl Stage {
-    /// Starts a device for data up to `longest`, and takes the sender's seat for this thread.
+    /// Takes the sender's seat for this thread, and starts a device for data up to `longest` if one of the routes leads there.
     ///
     /// # Errors
     /// A process does not start.
-    pub fn open(granule: Granule, longest: usize) -> Result<Rc<Self>> {
+    pub fn open(granule: Granule, longest: usize, routes: &[Route]) -> Result<Rc<Self>> {
         let seats = Seats::among(probe::cpus()?)?;
         let pinned = machine::pin_thread(seats.sender)?;
         let folder = peer::folder()?;
-        let device = Peer::start(ROLE, Some(seats.device))?;
-        let path = folder.path().to_string_lossy().into_owned();
-        let hosting = Hosting { folder: path, longest, spin: seats.spin() };
-        device.order(&Order::Host(hosting), &[], "it opened the device")?;
-        let relays = Cell::new(0);
-        Ok(Rc::new(Self {
-            device,
-            folder: RefCell::new(Some(folder)),
-            seats,
-            granule,
-            longest,
-            relays,
-            _pinned: pinned,
-        }))
+        let mut device = None;
+        if routes.iter().any(|route| route.network().is_none()) {
+            let started = device.insert(Peer::start(ROLE, Some(seats.device))?);
+            let path = folder.path().to_string_lossy().into_owned();
+            let hosting = Hosting { folder: path, longest, spin: seats.spin() };
+            started.order(&Order::Host(hosting), &[], "it opened the device")?;
+        }
+        let (folder, parties) = (RefCell::new(Some(folder)), Cell::new(0));
+        Ok(Rc::new(Self { device, folder, seats, granule, parties, _pinned: pinned }))
     }
 
     /// Lets no more parties join.
@@ -63,26 +58,46 @@ impl Stage {
         drop(self.folder.take());
     }
 
-    /// How a client on `cpu` is to connect, and the protocol server that was started for it.
-    pub(super) fn attending(&self, route: Route, cpu: usize) -> Result<(Attending, Option<Peer>)> {
+    /// The number of parties that join.
+    pub(super) fn number(&self) -> u32 {
+        self.parties.replace(self.parties.get() + 1)
+    }
+
+    /// The CPU of a client, and of a server of its own.
+    pub(super) fn seat(&self, route: Route, end: End) -> usize {
+        match (route, end) {
+            (_, End::Sender) => self.seats.sender,
+            // What passes the data, the wire or the device, is on a CPU of its own if there are two.
+            (Route::Datagrams(_), End::Receiver) => self.seats.device,
+            (_, End::Receiver) => self.seats.receiver,
+        }
+    }
+
+    /// How a client of these parties is to connect, and the datagram server that was started for it.
+    pub(super) fn attending(&self, route: Route, number: u32, end: End) -> Result<(Attending, Option<Peer>)> {
         let folder = self.folder.borrow();
         let path = folder.as_ref().map(|folder| folder.path().to_string_lossy().into_owned());
-        let to_device = Attending {
+        let attending = Attending {
             folder: path.ok_or_else(|| Error::Peer("the stage is closed".to_owned()))?,
             granule: self.granule,
             spin: self.seats.spin(),
             yields: self.seats.clients_share(),
             route,
+            end,
             server: DEVICE.to_owned(),
         };
-        let Route::Process(check) = route else { return Ok((to_device, None)) };
-        let number = self.relays.replace(self.relays.get() + 1);
-        let name = format!("protocol-{number}");
-        let relay = Peer::start(ROLE, Some(cpu))?;
-        let relaying =
-            Relaying { name: name.clone(), check, longest: self.longest, attending: to_device.clone() };
-        relay.order(&Order::Relay(relaying), &[], "it opened a protocol server")?;
-        // The relay is on the client's own CPU, and needs that to reply: neither spins.
-        Ok((Attending { server: name, yields: true, spin: Duration::ZERO, ..to_device }, Some(relay)))
+        let Route::Datagrams(Network { place, .. }) = route else { return Ok((attending, None)) };
+        // The wire has threads on the receiver's CPU.
+        let attending = Attending { server: format!("wire-{number}"), yields: true, ..attending };
+        if place == Place::InProcess {
+            return Ok((attending, None));
+        }
+        // The server is on the client's own CPU, and needs that to reply: neither spins.
+        let attending = Attending { spin: Duration::ZERO, ..attending };
+        let name = format!("datagrams-{number}-{}", end as u8);
+        let server = Peer::start(ROLE, Some(self.seat(route, end)))?;
+        let serving = Serving { name: name.clone(), attending: attending.clone() };
+        server.order(&Order::Serve(serving), &[], "it opened a datagram server")?;
+        Ok((Attending { server: name, ..attending }, Some(server)))
     }
 }

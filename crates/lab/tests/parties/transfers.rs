@@ -8,7 +8,7 @@ use genie_lab::counter::{Counting, Event, Modes};
 use genie_lab::error::Error;
 use genie_lab::interface::Granule;
 use genie_lab::model::breakdown::{Buffering, receiver_rows, sender_rows};
-use genie_lab::parties::{Effect, Measure, Parties, Route, Stage, Transfer};
+use genie_lab::parties::{Effect, Measure, Network, Parties, Place, Route, Stage, Transfer};
 use genie_lab::protocol::Check;
 use genie_lab::samples::Samples;
 use genie_net::Rate;
@@ -157,21 +157,44 @@ pub(crate) fn the_rate_bounds_the_latency_from_below() {
     assert!(transferred.latency >= rate.time(61_440 - 4096), "{:?}", transferred.latency);
 }
 
-pub(crate) fn protocol_servers_pass_every_byte_wherever_they_are() {
-    let checks = [Check::None, Check::Separate(Checksum::Internet), Check::Integrated(Checksum::Crc32c)];
-    for check in checks {
-        let stage = Stage::open(Granule::Base, 1 << 20).expect("a device");
-        let routes = [Route::InProcess, Route::Process(check)];
-        let mut parties = routes.map(|route| Parties::join(&stage, route).expect("the parties"));
-        stage.close();
+pub(crate) fn protocol_servers_pass_every_byte() {
+    let stage = Stage::open(Granule::Base, 1 << 20, &[Route::Protocol]).expect("a device");
+    let mut parties = Parties::join(&stage, Route::Protocol).expect("the parties");
+    for check in [Check::None, Check::Separate(Checksum::Internet), Check::Integrated(Checksum::Crc32c)] {
         for len in LENGTHS {
             for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::EmulatedShare] {
-                for turn in 0..6 {
-                    let parties = &mut parties[turn % 2];
-                    let transferred = parties.transfer(&Transfer { check, ..alike(scheme, len) });
-                    transferred.unwrap_or_else(|error| {
-                        panic!("{:?}, {check:?}, {len} bytes by {scheme}: {error}", parties.route())
-                    });
+                let transferred = parties.transfer(&Transfer { check, ..alike(scheme, len) });
+                transferred.unwrap_or_else(|error| panic!("{check:?}, {len} bytes by {scheme}: {error}"));
+            }
+        }
+    }
+}
+
+pub(crate) fn datagram_servers_pass_every_byte_wherever_they_are_and_copy_only_where_copying_pays() {
+    for (rate, calibrated) in
+        [(Rate::Unlimited, false), (Rate::Unlimited, true), (Rate::Bits(10_000_000_000), true)]
+    {
+        let routes = [Place::InProcess, Place::OwnProcess]
+            .map(|place| Route::Datagrams(Network { rate, calibrated, place }));
+        let stage = Stage::open(Granule::Base, LONG, &routes).expect("a stage");
+        let mut parties = routes.map(|route| Parties::join(&stage, route).expect("the parties"));
+        stage.close();
+        for len in [4, 1000, 8192, 61_440] {
+            for (turn, scheme) in Scheme::ALL.into_iter().flat_map(|scheme| [scheme; 4]).enumerate() {
+                let parties = &mut parties[turn % 2];
+                let what = format!("{:?}, {len} bytes by {scheme}", parties.route());
+                let done = match parties.transfer(&alike(scheme, len)) {
+                    Err(Error::Unwired(reason)) => {
+                        eprintln!("SKIP {what}: {reason}");
+                        continue;
+                    }
+                    done => done.unwrap_or_else(|error| panic!("{what}: {error}")),
+                };
+                let copied = (done.output.copied, done.input.copied);
+                if scheme == Scheme::Copy {
+                    assert_eq!(copied, (len, len), "{what}");
+                } else if !calibrated && len >= 8192 {
+                    assert_eq!(copied, (0, 0), "{what}");
                 }
             }
         }

@@ -1,17 +1,17 @@
 //! Verdicts on the claims of `servers`.
 
-use super::super::reading::{Reading, bytes, findings, per_cent};
-use super::{DECLARATION, LONGEST, Overhead, PLACES, series, shortest};
+use super::super::reading::{Reading, bytes, ends, findings, per_cent};
+use super::{DECLARATION, Overhead, PLACES, series, shortest};
 use crate::amounts::significant;
 use crate::findings::{Finding, Judgement};
 
-/// An overhead is control, not data, if from the shortest to the longest data it grows by no more than this share of the
-/// time that the longest data takes in process.
+/// An overhead is control, not data, if its line gains no more, from no data to the longest, than this share of the time that the
+/// longest data takes in process.
 const OF_DATA: f64 = 0.1;
 /// Emulated copy and emulated share are alike up to this factor (in the paper: 1.07 and 1.04).
 const ALIKE: f64 = 1.1;
 
-/// A finding for each claim, in the order of the claims.
+/// A finding for each claim, in the order of the claims. The reading is of the papers' setting.
 pub(super) fn all(reading: &Reading<'_>, overheads: &[Overhead]) -> Vec<Finding> {
     let longest = reading.lengths([series("copy", PLACES[0].1)]).last().copied();
     let judgements = longest.and_then(|longest| {
@@ -27,23 +27,21 @@ pub(super) fn all(reading: &Reading<'_>, overheads: &[Overhead]) -> Vec<Finding>
 
 fn overhead_constant(overheads: &[Overhead]) -> Option<(bool, String)> {
     let gain = |overhead: &Overhead| {
-        let (first, last) = (overhead.points.first()?, overhead.points.last()?);
-        let gain = (last.2 - first.2) / last.1;
-        let found = format!(
-            "{} {} µs at {} and {} µs at {}, a gain of {} of the time in process",
-            overhead.scheme,
-            significant(first.2),
-            bytes(first.0),
-            significant(last.2),
-            bytes(last.0),
-            per_cent(gain)
-        );
-        Some((gain.abs() <= OF_DATA, found))
+        let ((longest, us, _), line) = (*overhead.points.last()?, overhead.line()?);
+        Some((line.factor * longest as f64 / us, longest, line.fixed, overhead.name()))
     };
-    let (constant, each): (Vec<_>, Vec<_>) =
-        overheads.iter().map(gain).collect::<Option<Vec<_>>>()?.into_iter().unzip();
-    let found = format!("Overheads: {}.", each.join("; "));
-    (!each.is_empty()).then(|| (constant.iter().all(|one| *one), found))
+    let gains = overheads.iter().map(gain).collect::<Option<Vec<_>>>()?;
+    let (least, most) = ends(gains.iter().map(|(_, _, fixed, _)| *fixed))?;
+    let (worst, longest, _, name) =
+        gains.into_iter().max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()))?;
+    let found = format!(
+        "The fixed terms are {} to {} µs. What grows with the data is at most {} of the time in process at {} ({name}).",
+        significant(least),
+        significant(most),
+        per_cent(worst),
+        bytes(longest),
+    );
+    Some((worst.abs() <= OF_DATA, found))
 }
 
 fn user_level_beats_copy(reading: &Reading<'_>) -> Judgement {
@@ -81,7 +79,7 @@ fn emulated_alike(reading: &Reading<'_>, longest: u64) -> Option<(bool, String)>
     let (here, there) = (here?, there?);
     let found = format!(
         "At {} emulated copy takes {} times as long as emulated share in process, and {} times in processes of their own.",
-        bytes(longest.min(LONGEST)),
+        bytes(longest),
         significant(here),
         significant(there)
     );
