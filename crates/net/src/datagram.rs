@@ -43,6 +43,7 @@ use genie_passing::Preferred;
 use genie_sys::Errno;
 use genie_sys::lock::Mutex;
 
+use crate::elsewhere::Replies;
 use crate::{Adapter, Frame, adapter, wire};
 use argument::refusal;
 use ports::State;
@@ -62,6 +63,7 @@ pub struct Datagrams(Arc<Inner>);
 struct Inner {
     /// By which it makes requests of the wire.
     interface: Interface,
+    replies: Replies,
     wire: OnceLock<ServerHandle>,
     options: Options,
     state: Mutex<State>,
@@ -78,7 +80,8 @@ impl Datagrams {
     pub fn new(interface: Interface, adapter: Box<dyn Adapter>, mut options: Options) -> Self {
         options.mtu = options.mtu.min(wire::MTU_MAX);
         let state = Mutex::new(State::new(adapter, options.clone()));
-        Self(Arc::new(Inner { interface, wire: OnceLock::new(), options, state }))
+        let replies = Replies(interface.clone());
+        Self(Arc::new(Inner { interface, replies, wire: OnceLock::new(), options, state }))
     }
 
     /// Says by which wire datagrams are sent: the first time; later calls change nothing. A wire in another process has to be attached
@@ -188,7 +191,7 @@ impl Server for Datagrams {
     fn completer(&self) -> Option<&dyn Completer> {
         // A wire in this process replies by itself.
         let is_elsewhere = self.0.wire.get().is_some_and(ServerHandle::is_remote);
-        is_elsewhere.then_some(self as &dyn Completer)
+        is_elsewhere.then_some(&self.0.replies as &dyn Completer)
     }
 }
 

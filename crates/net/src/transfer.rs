@@ -24,8 +24,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use genie_io::{
-    Client, ClientId, Error, Incoming, Interface, RequestId, Server, ServerError, ServerHandle, Service,
-    ServiceId,
+    Client, ClientId, Completer, Error, Incoming, Interface, RequestId, Server, ServerError, ServerHandle,
+    Service, ServiceId,
 };
 use genie_passing::{Overlays, Preferred};
 use genie_sys::lock::Mutex;
@@ -34,6 +34,7 @@ use smallvec::SmallVec;
 use crate::Frame;
 use crate::adapter::{Adapter, Counters, Received};
 use crate::assembly::Finished;
+use crate::elsewhere::Replies;
 use crate::wire::Station;
 
 pub use header::{HEADER, layout};
@@ -85,11 +86,14 @@ pub struct Limits {
     pub queued: usize,
     /// Packets that came to a port before the ones in front of them.
     pub early: usize,
+    /// Parts of packets that came to all ports before they were asked for, or before the ones in front of them. Choose fewer than the
+    /// adapter has segments.
+    pub held: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { waiting: 64, queued: 1 << 20, early: 64 }
+        Self { waiting: 64, queued: 1 << 20, early: 64, held: 512 }
     }
 }
 
@@ -112,6 +116,7 @@ pub struct Transfers(Arc<Inner>);
 
 struct Inner {
     sending: Sending,
+    replies: Replies,
     state: Mutex<State>,
     receiving: Receiving,
 }
@@ -123,6 +128,8 @@ struct State {
     speculates: Option<Overlays>,
     /// What the adapter has stored, and the host has not processed.
     unprocessed: Vec<Received>,
+    /// How many parts of packets all streams hold.
+    held: usize,
     totals: Totals,
 }
 
@@ -151,9 +158,11 @@ impl Transfers {
             postings: Posting::default(),
             speculates: None,
             unprocessed: Vec::new(),
+            held: 0,
             totals: Totals::default(),
         };
-        Self(Arc::new(Inner { sending: Sending::new(genie, wire), state: Mutex::new(state), receiving }))
+        let (replies, sending) = (Replies(genie.clone()), Sending::new(genie, wire));
+        Self(Arc::new(Inner { sending, replies, state: Mutex::new(state), receiving }))
     }
 
     /// Cuts what is sent from now on so.
@@ -200,11 +209,13 @@ impl Transfers {
         let mut state = self.0.state.lock();
         // What is stored in the memory of the requests that go may be others'.
         let mut finished = state.process(receiving);
-        let State { adapter, streams, postings, totals, speculates, .. } = &mut *state;
+        let State { adapter, streams, postings, totals, speculates, held, .. } = &mut *state;
         let speculates = speculates.as_ref().filter(|_| !is_departure);
         let mut filled = Vec::new();
         for stream in streams.values_mut() {
+            let before = stream.held();
             let removed = stream.remove(&mut **adapter, postings, receiving, speculates, &is_it);
+            *held = *held + stream.held() - before;
             gone.extend(removed.gone);
             filled.extend(removed.finished);
             totals.copied += removed.copied as u64;
@@ -237,7 +248,9 @@ impl State {
             finished.push(Finished { request, result, copied: 0 });
             return finished;
         }
+        let before = stream.held();
         let filled = stream.ask(request, &mut *self.adapter, &mut self.postings, receiving);
+        self.held = self.held + stream.held() - before;
         finished.extend(self.count(filled));
         finished
     }
@@ -252,7 +265,9 @@ impl State {
             };
             let (port, len) = (packet.port, received.len);
             let stream = self.streams.entry(port).or_insert_with(|| Stream::open(port, &mut *self.adapter));
-            let is_taken = stream.come(packet.at, packet.data(received), &receiving.limits);
+            let (before, room) = (stream.held(), receiving.limits.held.saturating_sub(self.held));
+            let is_taken = stream.come(packet.at, packet.data(received), &receiving.limits, room);
+            self.held = self.held + stream.held() - before;
             self.totals.dropped += u64::from(!is_taken);
             stream.changes |= stream.track(len);
             if !ports.contains(&port) {
@@ -261,7 +276,9 @@ impl State {
         }
         for port in ports {
             let Some(stream) = self.streams.get_mut(&port) else { continue };
+            let before = stream.held();
             let filled = stream.finish(&mut *self.adapter);
+            self.held = self.held + stream.held() - before;
             if std::mem::take(&mut stream.changes) && receiving.tracks {
                 stream.post_anew(&mut *self.adapter, &mut self.postings, receiving);
             }
@@ -310,6 +327,12 @@ impl Server for Transfers {
                     .reply(Err(ServerError::new(format!("the server of transfers has no service {other}"))));
             }
         }
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        // A wire in this process replies by itself.
+        let is_elsewhere = self.0.sending.wire.is_remote();
+        is_elsewhere.then_some(&self.0.replies as &dyn Completer)
     }
 
     fn abort(&self, request: RequestId) {

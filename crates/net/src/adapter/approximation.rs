@@ -62,7 +62,7 @@ impl Adapter for Approximation {
                 self.unprocessed.remove(&port);
             }
         }
-        let list = self.device.lists.of(port);
+        let Some(list) = self.device.lists.known(port) else { return };
         match received.pieces.last() {
             Some(Piece::Posted { posting, segment, at, len }) if self.streams.contains(&port) => {
                 list.put_back(*posting, *segment, at + len);
@@ -81,6 +81,10 @@ impl Adapter for Approximation {
     }
 
     fn amend(&mut self, port: Port, posting: Posting) -> Result<Amended, NotPosted> {
+        // What the device has dropped of packets that were not processed is not put back yet.
+        if self.unprocessed.contains_key(&port) {
+            return Err(NotPosted(posting));
+        }
         self.device.lists.amend(port, posting)
     }
 

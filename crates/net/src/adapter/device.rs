@@ -103,7 +103,8 @@ pub trait Adapter: Send {
     /// Puts other buffering in place of what waits at a port (§6.5, amendment).
     ///
     /// # Errors
-    /// The adapter has no snap-off, or the buffering is too short for what was received.
+    /// The adapter has no snap-off, the buffering is too short for what was received, or, in software, the driver has packets of the port
+    /// that it has not [processed](Adapter::processed).
     fn amend(&mut self, port: Port, posting: Posting) -> Result<Amended, NotPosted> {
         let _ = port;
         Err(NotPosted(posting))
@@ -115,7 +116,7 @@ pub trait Adapter: Send {
         false
     }
 
-    /// Hears that the driver has processed a packet: it may now correct what the device has left of the packet's buffering.
+    /// Hears, once for each packet, that the driver has processed it: it may now correct what the device has left of the packet's buffering.
     fn processed(&mut self, received: &Received) {
         let _ = received;
     }

@@ -60,6 +60,11 @@ impl Lists {
         self.0.get_mut(&port).filter(|list| !list.waiting.is_empty())
     }
 
+    /// The list of a port, if it has one.
+    pub(super) fn known(&mut self, port: Port) -> Option<&mut List> {
+        self.0.get_mut(&port)
+    }
+
     pub(super) fn of(&mut self, port: Port) -> &mut List {
         self.0.entry(port).or_default()
     }

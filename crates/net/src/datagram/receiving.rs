@@ -122,6 +122,10 @@ impl State {
         };
         // The sender may have changed the frame between the adapter's look and its copy.
         let port = Port(number.into());
+        // No Ethernet fills a frame up further; memory would be held that counts nowhere.
+        if received.len > data.end + PADDING {
+            return Err((0, |counters| counters.malformed += 1));
+        }
         if received.port.is_some_and(|looked| looked != port) && !used(&received).is_empty() {
             return Err((0, |counters| counters.malformed += 1));
         }

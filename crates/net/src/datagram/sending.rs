@@ -1,15 +1,15 @@
 //! Sending: a header, and a fragment of the client's output, in one request to the wire.
 
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use genie_io::{ClientId, Completer, Incoming, Out, Pending, ServerError};
+use genie_io::{ClientId, Incoming, Out, Pending, ServerError};
 use genie_sys::Errno;
 
 use super::Datagrams;
 use super::argument::{self, refusal};
 use super::counters::Counters;
 use super::options::Summing;
+use super::ports::State;
 use super::receiving::sum;
 use crate::checksum::Checksum;
 use crate::packet::{Between, Header, Hosts};
@@ -94,7 +94,15 @@ impl Datagrams {
             request.output(0)?;
         }
         let (client, len, options) = (request.client().id, request.len(0), &self.0.options);
+        let most = options.limits.sending;
+        let is_full = |state: &State| state.clients.get(&client).is_some_and(|usage| usage.sending >= most);
         let mut state = self.0.state.lock();
+        if is_full(&state) {
+            // A wire in another process may have replied long ago, where nobody waits for that.
+            drop(state);
+            self.0.interface.collect();
+            state = self.0.state.lock();
+        }
         let to = match (state.own(client, port)?.peer, to) {
             (Some(peer), None) => peer,
             (Some(peer), Some(to)) if peer != to => {
@@ -118,9 +126,9 @@ impl Datagrams {
             );
             return Err(refusal(Errno::MSGSIZE, message));
         }
-        let most = options.limits.sending;
+        let is_full = is_full(&state);
         let usage = state.clients.entry(client).or_default();
-        if usage.sending >= most {
+        if is_full {
             return Err(refusal(Errno::NOBUFS, format!("a client may have {most} datagrams on the wire")));
         }
         usage.sending += 1;
@@ -147,21 +155,5 @@ impl Drop for Sending {
         if let Some(usage) = state.clients.get_mut(&self.client) {
             usage.sending -= 1;
         }
-    }
-}
-
-/// The replies of a wire in another process are taken by whoever waits for one of this server's, or serves it.
-impl Completer for Datagrams {
-    fn collect(&self) -> usize {
-        self.0.interface.collect()
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.0.interface.descriptor().ok()
-    }
-
-    fn arm(&self) -> bool {
-        self.0.interface.collect();
-        self.0.interface.arm()
     }
 }

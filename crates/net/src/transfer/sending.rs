@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use genie_io::{Error, Failed, Incoming, Interface, Out, ServerError, ServerHandle};
+use genie_memory::Direction;
 use genie_sys::lock::Mutex;
 
 use super::header;
@@ -33,7 +34,7 @@ impl Shape {
 /// The sending half.
 pub(super) struct Sending {
     genie: Interface,
-    wire: ServerHandle,
+    pub(super) wire: ServerHandle,
     shape: Mutex<Shape>,
     /// How much was sent to each port.
     sent: Mutex<HashMap<u16, u32>>,
@@ -60,6 +61,9 @@ impl Sending {
         let Some(port) = request.argument().try_into().ok().map(u16::from_le_bytes) else {
             return request.reply(Err(ServerError::new("a port is named by 2 bytes")));
         };
+        if request.direction(0) == Ok(Direction::In) {
+            return request.reply(Err(ServerError::new("what is sent is an output")));
+        }
         let (shape, len) = (self.shape.lock().clone(), request.len(0));
         let Some(packets) = packets(&shape, len) else {
             return request.reply(Err(ServerError::new(

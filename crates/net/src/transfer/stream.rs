@@ -25,6 +25,9 @@ impl Posting {
     }
 }
 
+/// Packets with less data are not expected: each would need segments of its own, for data that is copied anyway.
+const SHORTEST: usize = 512;
+
 #[derive(Debug)]
 pub(super) struct Stream {
     port: Port,
@@ -103,14 +106,8 @@ impl Stream {
         postings: &mut Posting,
         receiving: &Receiving,
     ) -> Vec<Finished> {
-        if std::mem::take(&mut self.has_lost) {
-            self.queued.clear();
-            if let Some(speculation) = self.speculation.take() {
-                drop(adapter.reclaim(self.port, speculation.id));
-            }
-            self.skips = true;
-            let result = Err(Error::Server(ServerError::new("bytes of the stream were lost")));
-            return vec![Finished { request, result, copied: 0 }];
+        if self.has_lost {
+            return vec![self.lose(request, adapter)];
         }
         let mut asked = Assembly::new(request);
         if !self.queued.is_empty()
@@ -162,10 +159,27 @@ impl Stream {
         Vec::new()
     }
 
+    /// Tells a client that bytes were lost; the stream goes on with the next packet.
+    fn lose(&mut self, request: Incoming, adapter: &mut dyn Adapter) -> Finished {
+        self.has_lost = false;
+        self.queued.clear();
+        if let Some(speculation) = self.speculation.take() {
+            drop(adapter.reclaim(self.port, speculation.id));
+        }
+        self.skips = true;
+        let result = Err(Error::Server(ServerError::new("bytes of the stream were lost")));
+        Finished { request, result, copied: 0 }
+    }
+
+    /// How many parts of packets are held that nobody has asked for, or that are too early.
+    pub(super) fn held(&self) -> usize {
+        self.queued.len() + self.early.values().map(VecDeque::len).sum::<usize>()
+    }
+
     /// How what comes is expected to be cut.
     pub(super) fn expected(&self, receiving: &Receiving) -> Shape {
         match self.tracking.longest().checked_sub(HEADER) {
-            Some(data) if receiving.tracks && data > 0 => Shape::of(data),
+            Some(data) if receiving.tracks && data >= SHORTEST => Shape::of(data),
             _ => receiving.expected.clone(),
         }
     }
@@ -204,7 +218,7 @@ impl Stream {
     }
 
     /// Takes a packet's data, which begins `at` bytes into the stream; returns whether it was taken.
-    pub(super) fn come(&mut self, at: u32, pieces: Pieces, limits: &Limits) -> bool {
+    pub(super) fn come(&mut self, at: u32, pieces: Pieces, limits: &Limits, room: usize) -> bool {
         let mut ahead = at.wrapping_sub(self.expected);
         if self.has_lost || ahead > u32::MAX / 2 {
             return false;
@@ -213,11 +227,17 @@ impl Stream {
             (self.expected, ahead) = (at, 0);
         }
         if ahead > 0 {
-            let is_kept = self.early.len() < limits.early && !self.early.contains_key(&at);
+            let is_kept =
+                self.early.len() < limits.early && pieces.len() <= room && !self.early.contains_key(&at);
             if is_kept {
                 self.early.insert(at, pieces.into_iter().map(Source::Piece).collect());
             }
             return is_kept;
+        }
+        if self.waiting.is_empty() && pieces.len() > room {
+            self.has_lost = true;
+            self.early.clear();
+            return false;
         }
         self.go_on(Some(pieces.into_iter().map(Source::Piece).collect()), limits)
     }
@@ -233,6 +253,8 @@ impl Stream {
             self.append(sources);
             next = self.early.remove(&self.expected);
         }
+        // Those that were overtaken would be taken for the stream when its count comes round.
+        self.early.retain(|at, _| at.wrapping_sub(self.expected) <= u32::MAX / 2);
         true
     }
 
@@ -288,6 +310,13 @@ impl Stream {
             let left = filled.posting().map_or(0, |id| self.leave(adapter, id));
             let done = filled.finish(adapter, self.port);
             finished.push(Finished { copied: done.copied + left, ..done });
+        }
+        if self.has_lost
+            && let Some(mut first) = self.waiting.pop_front()
+        {
+            first.posting().map(|id| self.leave(adapter, id));
+            first.withdraw(adapter, self.port);
+            finished.push(self.lose(first.into_request(), adapter));
         }
         finished
     }

@@ -53,7 +53,7 @@ impl Clock {
     /// When it is the machine's time.
     pub fn advance(&self, by: Duration) {
         let stepped = self.0.as_ref().expect("the machine's time goes on by itself");
-        let until = *stepped.now.lock() + by;
+        let until = stepped.now.lock().saturating_add(by);
         while let Some((due, wire)) = stepped.next().filter(|(due, _)| *due <= until) {
             stepped.go_on(due);
             wire.deliver_due();

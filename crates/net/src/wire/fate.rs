@@ -39,10 +39,13 @@ impl Fate {
 }
 
 /// One bit or more, up to `most`, of `len` bytes, no bit twice.
+/// How many bits of a frame are turned over at most.
+const MOST_BITS: usize = 1024;
+
 fn flips(len: usize, most: usize, mut random: Rng) -> Vec<Flip> {
     let mut flips = Vec::new();
     if len > 0 {
-        for _ in 0..random.usize(1..=most) {
+        for _ in 0..random.usize(1..=most.min(MOST_BITS)) {
             let flip = (random.usize(0..len), 1 << random.u8(0..8));
             if !flips.contains(&flip) {
                 flips.push(flip);

@@ -31,7 +31,7 @@ pub struct Options {
     pub truncation: f64,
     /// That bits of a frame are turned over, which the frame's own check does not find.
     pub damage: f64,
-    /// How many bits of such a frame at most (1): at least one.
+    /// How many bits of such a frame at most (1): at least one, and no more than 1,024.
     pub damaged_bits: usize,
     /// From what all that happens follows.
     pub seed: u64,

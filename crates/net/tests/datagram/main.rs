@@ -4,6 +4,7 @@ mod clients;
 mod delivery;
 mod elsewhere;
 mod frames;
+mod hostile;
 mod hosts;
 mod limits;
 mod promises;
