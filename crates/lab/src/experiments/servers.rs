@@ -123,7 +123,7 @@ fn series(scheme: &str, place: &str) -> String {
 fn conclude(measurements: &Measurements) -> Conclusion {
     let readings = SETTINGS.map(|of| Reading::of(measurements, ID, name(of), Quantity::Latency));
     let overheads: Vec<_> = readings.iter().flat_map(Overhead::all).collect();
-    let titles = ["End-to-end latency through datagram servers: ", "End-to-end latency in µs (medians): "];
+    let titles = ["Latency through datagram servers: ", "End-to-end latency in µs (medians): "];
     let (mut figures, mut tables) = shown(&readings, ID, titles, Scale::Logarithmic, all_series());
     figures.extend(readings.iter().filter_map(|reading| figure(reading, &overheads)));
     if !overheads.is_empty() {
@@ -189,7 +189,7 @@ fn figure(reading: &Reading<'_>, overheads: &[Overhead]) -> Option<Figure> {
     };
     let axes = [Axis::linear("data length in bytes"), Axis::linear("difference of latencies in µs")];
     let (setting, name) = (&reading.setting, format!("{ID}-overhead-{}", slug(&reading.setting)));
-    let title = format!("What user-level datagram servers at both ends cost: {setting}");
+    let title = format!("Cost of user-level servers: {setting}");
     let curves = overheads.iter().filter(|overhead| overhead.setting == *setting).map(curve);
     Figure::of(&name, &title, axes, curves)
 }

@@ -6,7 +6,7 @@ use crate::amounts::significant;
 use crate::findings::{Finding, Judgement};
 
 /// An overhead is control, not data, if its line gains no more, from no data to the longest, than this share of the time that the
-/// longest data takes in process.
+/// longest data takes in process. One that falls with the length is none of data.
 const OF_DATA: f64 = 0.1;
 /// Emulated copy and emulated share are alike up to this factor (in the paper: 1.07 and 1.04).
 const ALIKE: f64 = 1.1;
@@ -32,8 +32,7 @@ fn overhead_constant(overheads: &[Overhead]) -> Option<(bool, String)> {
     };
     let gains = overheads.iter().map(gain).collect::<Option<Vec<_>>>()?;
     let (least, most) = ends(gains.iter().map(|(_, _, fixed, _)| *fixed))?;
-    let (worst, longest, _, name) =
-        gains.into_iter().max_by(|one, other| one.0.abs().total_cmp(&other.0.abs()))?;
+    let (worst, longest, _, name) = gains.into_iter().max_by(|one, other| one.0.total_cmp(&other.0))?;
     let found = format!(
         "The fixed terms are {} to {} µs. What grows with the data is at most {} of the time in process at {} ({name}).",
         significant(least),
@@ -41,7 +40,7 @@ fn overhead_constant(overheads: &[Overhead]) -> Option<(bool, String)> {
         per_cent(worst),
         bytes(longest),
     );
-    Some((worst.abs() <= OF_DATA, found))
+    Some((worst <= OF_DATA, found))
 }
 
 fn user_level_beats_copy(reading: &Reading<'_>) -> Judgement {
