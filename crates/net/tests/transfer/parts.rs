@@ -21,6 +21,12 @@ fn send(link: &Link, data: &[u8]) {
     link.genie.request(&link.sender, SEND).argument(&port(PORT)).out(Out::copy(data)).send().expect("sent");
 }
 
+/// The reply, which is there.
+fn reply(pending: Pending<'static>) -> Reply {
+    assert!(pending.is_replied());
+    pending.sync().expect("data")
+}
+
 /// Checks what came against `data`, and that as many of its pages changed places.
 fn check(mut reply: Reply, data: &[u8], swapped: u64) {
     let (actual, receipt) = (reply.actual(), reply.receipt());
@@ -40,7 +46,7 @@ fn a_client_takes_what_has_come_and_the_rest_goes_on_elsewhere_with_nothing_copi
         check(asked.abort().expect("what has come"), &data[..2 * PAGE], 2);
         let next = ask(&link, 1024, 8 * PAGE, &port(PORT));
         send(&link, &data[2 * PAGE..]);
-        check(next.sync().expect("the rest"), &data[2 * PAGE..], 9);
+        check(reply(next), &data[2 * PAGE..], 9);
         assert_eq!(link.receiving.totals().copied, 0, "{kind:?}");
     }
 }
@@ -53,7 +59,7 @@ fn of_what_comes_before_its_request_as_many_bytes_are_copied_and_the_rest_is_sto
         let asked = ask(&link, 1024, 5 * PAGE, &in_parts(PORT));
         assert_eq!(asked.progress(0), 5000, "{kind:?}");
         send(&link, &data[5000..]);
-        check(asked.sync().expect("all"), &data, 6);
+        check(reply(asked), &data, 6);
         assert_eq!(link.receiving.totals().copied, 5000, "{kind:?}");
     }
 }
@@ -68,9 +74,9 @@ fn what_a_request_has_received_that_its_client_was_not_told_of_is_the_next_ones(
         assert_eq!(given_up.progress(0), 0, "{kind:?}");
         given_up.abort().expect_err("it is not filled");
         send(&link, &data[5000..]);
-        let mut reply = waits.sync().expect("all that fits");
-        same(&reply.take_buffer().expect("the buffer"), &data[..4 * PAGE], format_args!("{kind:?}"));
-        let last = ask(&link, 0, PAGE, &port(PORT)).sync().expect("the rest");
+        let mut filled = reply(waits);
+        same(&filled.take_buffer().expect("the buffer"), &data[..4 * PAGE], format_args!("{kind:?}"));
+        let last = reply(ask(&link, 0, PAGE, &port(PORT)));
         assert_eq!(last.actual(), PAGE);
         if kind == Kind::SnapOff {
             // Out of the one's memory, and into the other's.
@@ -98,7 +104,7 @@ fn with_speculation_pages_change_places_with_what_came_before_it_was_asked_for()
         assert!(pool.free() < 16, "{kind:?}");
         let rest = ask(&link, 1024 + 5000 - PAGE, 8 * PAGE - 5000, &port(PORT));
         send(&link, &data[15_000..]);
-        check(rest.sync().expect("the rest"), &data[5000..], 8);
+        check(reply(rest), &data[5000..], 8);
         assert_eq!(link.receiving.totals().copied, 0, "{kind:?}");
         assert_eq!(pool.free(), 16, "{kind:?}");
     }
@@ -118,7 +124,7 @@ fn a_request_that_is_not_for_the_rest_amends_and_what_has_come_is_copied() {
         let other = ask(&link, offset, len, argument);
         assert_eq!(pool.free(), 16, "{kind:?}");
         send(&link, &data[15_000..5000 + len]);
-        check(other.sync().expect("the rest"), &data[5000..5000 + len], (offset + len).div_ceil(PAGE) as u64);
+        check(reply(other), &data[5000..5000 + len], (offset + len).div_ceil(PAGE) as u64);
         assert_eq!(link.receiving.totals().copied, 10_000, "{kind:?}");
     }
 }
