@@ -396,7 +396,7 @@ struct io_overlay_buffer {
     io_overlay_t overlay;
     // Its bytes, of whose values nothing is known: they may be other clients'.
     size_t length;
-    // Of a frame: where its bytes begin in the memory of io_pool_memory. Of others SIZE_MAX.
+    // Where the bytes of a frame begin in the memory of io_pool_memory; SIZE_MAX if the buffer is no frame.
     size_t place;
     // How many segments the bytes lie in.
     size_t segc;

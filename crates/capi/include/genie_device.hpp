@@ -16,7 +16,7 @@ class overlay {
     overlay &operator=(overlay other) noexcept { return std::swap(name_, other.name_), std::swap(told_, other.told_), *this; }
     ~overlay() { if (name_.has()) io_overlay_return(name_.value); }
     std::size_t size() const { return name_.get(), told_.length; }
-    std::size_t place() const { return name_.get(), told_.place; } ///< Of a frame: where it begins in pool::memory.
+    std::size_t place() const { return name_.get(), told_.place; } ///< Where a frame begins in pool::memory.
     segments<unsigned char> bytes() const { return name_.get(), segments<unsigned char>(told_.segv, told_.segc); } ///< To be filled.
     overlay &part(std::size_t offset, std::size_t size) { ///< Narrows it to these bytes, which are all that is passed.
         return name_.get(), detail::check(io_overlay_part(&told_, offset, size)), *this;

@@ -13,7 +13,7 @@ pub struct OverlayBuffer {
     pub overlay: io_overlay_t,
     /// Its bytes, of whose values nothing is known: they may be other clients'.
     pub length: usize,
-    /// Of a frame: where its bytes begin in the memory of io_pool_memory. Of others SIZE_MAX.
+    /// Where the bytes of a frame begin in the memory of io_pool_memory; SIZE_MAX if the buffer is no frame.
     pub place: usize,
     /// How many segments the bytes lie in.
     pub segc: usize,

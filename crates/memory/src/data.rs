@@ -284,8 +284,8 @@ impl<'r> DataMut<'r> {
         done
     }
 
-    /// Copies bytes of `from` here, from the beginning on and as many as both have; returns how many. The two may
-    /// overlap.
+    /// Copies bytes of `from` here, from the beginning on and as many as both have; returns how many. The two may overlap if each is
+    /// in one piece. In several pieces the first is copied first, over what the next ones may still have to give.
     pub fn copy_data(&self, from: &Data<'_>) -> usize {
         let mut done = 0;
         let mut sources = from.segments.iter().copied();

@@ -13,12 +13,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use genie_io::{Error, Incoming, InputPin};
-use genie_memory::Data;
+use genie_memory::{Data, DataMut};
 use genie_passing::Chain;
 use smallvec::SmallVec;
 
-use crate::adapter::Gathered;
-use crate::adapter::{Adapter, Piece, Port, Posting, PostingId, Segment};
+use crate::adapter::{Adapter, Gathered, Piece, Port, Posting, PostingId, Segment};
 
 /// Input buffer 0 of a request, as far as it has come.
 #[derive(Debug)]
@@ -171,14 +170,9 @@ impl Assembly {
             Some(pin) => Arc::clone(pin),
             None => Arc::new(self.request.pin_input(0, 0..self.room)?),
         };
-        for Part { to, from } in &mut self.parts {
-            if !matches!(from, Source::InPlace(_)) {
-                let len =
-                    from.with(adapter, port, |data| pin.data().part(*to..*to + data.len()).copy_data(&data));
-                *from = Source::InPlace(len);
-                self.copied += len;
-            }
-        }
+        let elsewhere = self.parts.iter().filter(|part| !matches!(part.from, Source::InPlace(_)));
+        self.copied += store(elsewhere, &pin.data(), adapter, port)?;
+        self.parts.iter_mut().for_each(|part| part.from = Source::InPlace(part.from.len()));
         Ok(pin)
     }
 
@@ -320,14 +314,7 @@ impl Assembly {
         let Some(pin) = self.posted.as_ref().and_then(|posted| posted.pin.as_ref()) else {
             return Ok(copied);
         };
-        let into = pin.data();
-        let mut is_whole = true;
-        for Part { to, from } in parts {
-            let len = from.with(adapter, port, |data| into.part(to..to + data.len()).copy_data(&data));
-            is_whole &= len == from.len();
-            copied += len;
-        }
-        if is_whole { Ok(copied) } else { Err(Error::Dropped) }
+        Ok(copied + store(&parts, &pin.data(), adapter, port)?)
     }
 
     /// Overlays pooled buffers on the input's elements.
@@ -381,11 +368,8 @@ impl Assembly {
 
     /// Copies what has come into memory that is made for the request.
     fn copy(&mut self, adapter: &dyn Adapter, port: Port) -> Result<usize, Error> {
-        let (parts, into) = (std::mem::take(&mut self.parts), self.request.ready(0)?);
-        let copied = parts.iter().map(|Part { to, from }| {
-            from.with(adapter, port, |data| into.part(*to..to + data.len()).copy_data(&data))
-        });
-        Ok(copied.sum())
+        let parts = std::mem::take(&mut self.parts);
+        store(&parts, &self.request.ready(0)?, adapter, port)
     }
 }
 
@@ -451,6 +435,24 @@ impl Source {
             Self::Piece(piece) => with_bytes(piece, adapter, port, see),
         }
     }
+}
+
+/// Copies parts to their places, the first one first; returns how many bytes. It fails if some are gone: nobody is to get what lies there.
+fn store<'p>(
+    parts: impl IntoIterator<Item = &'p Part>,
+    into: &DataMut<'_>,
+    adapter: &dyn Adapter,
+    port: Port,
+) -> Result<usize, Error> {
+    let mut copied = 0;
+    for Part { to, from } in parts {
+        let len = from.with(adapter, port, |data| into.part(*to..*to + data.len()).copy_data(&data));
+        if len < from.len() {
+            return Err(Error::Dropped);
+        }
+        copied += len;
+    }
+    Ok(copied)
 }
 
 /// Shows a piece's bytes to `see`, where they lie; none if they are in a segment that the adapter has no more.

@@ -43,7 +43,7 @@ use genie_passing::Preferred;
 use genie_sys::Errno;
 use genie_sys::lock::Mutex;
 
-use crate::elsewhere::Replies;
+use crate::replies::Replies;
 use crate::{Adapter, Frame, adapter, wire};
 use argument::refusal;
 use ports::State;

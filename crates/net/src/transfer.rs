@@ -34,13 +34,13 @@ use smallvec::SmallVec;
 use crate::Frame;
 use crate::adapter::{Adapter, Counters, Received};
 use crate::assembly::Finished;
-use crate::elsewhere::Replies;
+use crate::replies::Replies;
 use crate::wire::Station;
 
 pub use header::{HEADER, layout};
 use sending::Sending;
 pub use sending::Shape;
-use stream::{Posting, Stream};
+use stream::{Postings, Stream};
 
 /// Sends output buffer 0 to the port in the argument: see [`port`].
 pub const SEND: ServiceId = ServiceId(0);
@@ -124,7 +124,7 @@ struct Inner {
 struct State {
     adapter: Box<dyn Adapter>,
     streams: HashMap<u16, Stream>,
-    postings: Posting,
+    postings: Postings,
     speculates: Option<Overlays>,
     /// What the adapter has stored, and the host has not processed.
     unprocessed: Vec<Received>,
@@ -155,7 +155,7 @@ impl Transfers {
         let state = State {
             adapter,
             streams: HashMap::new(),
-            postings: Posting::default(),
+            postings: Postings::default(),
             speculates: None,
             unprocessed: Vec::new(),
             held: 0,

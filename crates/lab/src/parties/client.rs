@@ -69,7 +69,7 @@ impl Terms {
         Self { transmit, receive, nothing, room: 0, _socket: None }
     }
 
-    /// Of a datagram server.
+    /// The client of a datagram server.
     fn of_socket(socket: Socket) -> Self {
         let port = datagram::port_argument(socket.port()).to_vec();
         Self {

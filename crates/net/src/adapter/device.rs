@@ -28,9 +28,6 @@ pub enum Dropped {
     /// No buffer was left for it.
     #[error("no buffer was left for the frame")]
     NoBuffers,
-    /// Its checksum is wrong.
-    #[error("the frame's checksum is wrong")]
-    Checksum,
 }
 
 /// What an adapter has done so far.
@@ -42,8 +39,6 @@ pub struct Counters {
     pub stored: u64,
     /// Frames that were dropped for want of buffers.
     pub no_buffers: u64,
-    /// Frames that were dropped since their checksum was wrong.
-    pub damaged: u64,
 }
 
 /// Why buffering could not be posted; it comes back.
@@ -146,7 +141,6 @@ impl Counters {
                 self.stored += len as u64;
             }
             Err(Dropped::NoBuffers) => self.no_buffers += 1,
-            Err(Dropped::Checksum) => self.damaged += 1,
         }
         result
     }

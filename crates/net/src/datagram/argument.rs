@@ -32,7 +32,7 @@ pub struct Open {
 /// A datagram that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
-    /// Who has sent it.
+    /// The address of its sender.
     pub from: SocketAddr,
     /// How long it was: if that is more than came, the rest was dropped.
     pub len: usize,

@@ -16,9 +16,9 @@ use crate::assembly::{Assembly, Finished, Laid, Source};
 
 /// Names for postings.
 #[derive(Debug, Default)]
-pub(super) struct Posting(u64);
+pub(super) struct Postings(u64);
 
-impl Posting {
+impl Postings {
     fn next(&mut self) -> PostingId {
         self.0 += 1;
         PostingId(self.0)
@@ -103,7 +103,7 @@ impl Stream {
         &mut self,
         request: Incoming,
         adapter: &mut dyn Adapter,
-        postings: &mut Posting,
+        postings: &mut Postings,
         receiving: &Receiving,
     ) -> Vec<Finished> {
         if self.has_lost {
@@ -202,7 +202,7 @@ impl Stream {
     pub(super) fn post_anew(
         &mut self,
         adapter: &mut dyn Adapter,
-        postings: &mut Posting,
+        postings: &mut Postings,
         receiving: &Receiving,
     ) {
         for index in 0..self.waiting.len() {
@@ -314,7 +314,9 @@ impl Stream {
         if self.has_lost
             && let Some(mut first) = self.waiting.pop_front()
         {
-            first.posting().map(|id| self.leave(adapter, id));
+            if let Some(id) = first.posting() {
+                self.leave(adapter, id);
+            }
             first.withdraw(adapter, self.port);
             finished.push(self.lose(first.into_request(), adapter));
         }
@@ -338,7 +340,7 @@ impl Stream {
     pub(super) fn remove(
         &mut self,
         adapter: &mut dyn Adapter,
-        postings: &mut Posting,
+        postings: &mut Postings,
         receiving: &Receiving,
         speculates: Option<&Overlays>,
         is_it: impl Fn(&Incoming) -> bool,
@@ -391,7 +393,7 @@ impl Stream {
 
     /// Has the adapter store the rest of the first request behind what it has got of others' that were given up. Returns how many bytes
     /// were copied for that.
-    fn post_rest(&mut self, adapter: &mut dyn Adapter, postings: &mut Posting) -> usize {
+    fn post_rest(&mut self, adapter: &mut dyn Adapter, postings: &mut Postings) -> usize {
         let first = self.waiting.front().filter(|first| first.received() > 0);
         let posted = first.and_then(Assembly::posting).filter(|_| adapter.support() == Support::SnapOff);
         let Some(id) = posted else { return 0 };

@@ -5,6 +5,9 @@ use fastrand::Rng;
 use super::options::Options;
 use crate::Flip;
 
+/// How many bits of a frame are turned over at most.
+const MOST_BITS: usize = 1024;
+
 /// What becomes of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fate {
@@ -39,9 +42,6 @@ impl Fate {
 }
 
 /// One bit or more, up to `most`, of `len` bytes, no bit twice.
-/// How many bits of a frame are turned over at most.
-const MOST_BITS: usize = 1024;
-
 fn flips(len: usize, most: usize, mut random: Rng) -> Vec<Flip> {
     let mut flips = Vec::new();
     if len > 0 {

@@ -143,7 +143,7 @@ fn servers_in_processes_of_their_own_pass_datagrams_by_every_scheme() {
                         "{what}"
                     );
                     if scheme != Scheme::Copy && len >= 8192 {
-                        // Of what both processes see, nothing is copied here: inputs come from the server's pool.
+                        // The client copies nothing: its input's buffer is the server's pool's, which both processes see.
                         assert_eq!(sent.receipt().copied, 0, "{what}, output");
                         let copied = reply.receipt().copied;
                         assert!(copied == 0 || len % 4096 != 0 && copied < 4096, "{what}, input: {copied}");

@@ -1,11 +1,14 @@
 //! Hostile frames, and wires in other processes: nothing hangs, and nobody starves.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Listener, ServeOptions};
-use genie_io::{Out, ServerHandle};
+use genie_io::{Interface, Out, ServerHandle};
 use genie_memory::Data;
 use genie_net::adapter::Outboard;
 use genie_net::datagram::{self, Datagrams, Open, Socket};
@@ -169,34 +172,34 @@ fn peer() {
     std::thread::sleep(Duration::from_secs(100));
 }
 
+/// Starts a process with a wire, and waits until it is there.
+fn other_process(place: &Path) -> Child {
+    let mut program = Command::new(std::env::current_exe().expect("the test's path"));
+    program.args(["hostile::peer", "--exact", "--ignored", "--nocapture"]).env(PLACE, place);
+    let mut child = program.stdout(Stdio::piped()).spawn().expect("a process");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("ready")));
+    child
+}
+
+/// That wire.
+fn wire_at(genie: &Interface, place: &Path) -> ServerHandle {
+    let directory = Directory::at(place.join("run")).expect("a directory");
+    let patient = ConnectOptions { wait: Duration::from_secs(20), ..ConnectOptions::default() };
+    genie.connect_with(&directory, "wire", &patient).expect("a connection")
+}
+
 /// With checksums that are integrated, a client that waits for nothing can go on sending, by a wire in another process that takes all.
 #[test]
 fn integrated_sending_by_a_wire_elsewhere_goes_on() {
-    use std::io::BufRead;
     bounded(60, move || {
         let place = tempfile::tempdir().expect("a directory");
-        let mut program = std::process::Command::new(std::env::current_exe().expect("the test's path"));
-        program
-            .args(["hostile::peer", "--exact", "--ignored", "--nocapture"])
-            .env(PLACE, place.path())
-            .stdout(std::process::Stdio::piped());
-        let mut child = program.spawn().expect("a process");
-        let mut lines = std::io::BufReader::new(child.stdout.take().expect("its output")).lines();
-        assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("ready")));
-        let directory = Directory::at(place.path().join("run")).expect("a directory");
+        let mut child = other_process(place.path());
         let genie = open();
         let mut options = options(0);
         options.summing = datagram::Summing::Integrated;
         let server = Datagrams::new(genie.clone(), Level::Pooled.adapter(genie.space()), options);
-        server.attach(
-            genie
-                .connect_with(
-                    &directory,
-                    "wire",
-                    &ConnectOptions { wait: Duration::from_secs(20), ..ConnectOptions::default() },
-                )
-                .expect("a connection"),
-        );
+        server.attach(wire_at(&genie, place.path()));
         let handle = ServerHandle::new(server.clone());
         let alice = Socket::open(&genie, &handle, &Open::default()).expect("a port");
         let to = (host(1, false), 9).into();
@@ -218,34 +221,17 @@ fn integrated_sending_by_a_wire_elsewhere_goes_on() {
     });
 }
 
-/// A sender whose wire is in another process replies, whichever interface it sends by.
+/// A server whose wire is in another process replies to what it sends.
 #[test]
 fn transfers_by_a_wire_elsewhere_are_replied_to() {
-    use std::io::BufRead;
     bounded(60, move || {
         let place = tempfile::tempdir().expect("a directory");
-        let mut program = std::process::Command::new(std::env::current_exe().expect("the test's path"));
-        program
-            .args(["hostile::peer", "--exact", "--ignored", "--nocapture"])
-            .env(PLACE, place.path())
-            .stdout(std::process::Stdio::piped());
-        let mut child = program.spawn().expect("a process");
-        let mut lines = std::io::BufReader::new(child.stdout.take().expect("its output")).lines();
-        assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("ready")));
-        let directory = Directory::at(place.path().join("run")).expect("a directory");
+        let mut child = other_process(place.path());
         let mut found = Vec::new();
         {
             let genie = open();
-            let servers = genie.clone();
-            let wire = servers
-                .connect_with(
-                    &directory,
-                    "wire",
-                    &ConnectOptions { wait: Duration::from_secs(20), ..ConnectOptions::default() },
-                )
-                .expect("a connection");
-            let datagrams =
-                Datagrams::new(servers.clone(), Level::Pooled.adapter(servers.space()), options(0));
+            let wire = wire_at(&genie, place.path());
+            let datagrams = Datagrams::new(genie.clone(), Level::Pooled.adapter(genie.space()), options(0));
             datagrams.attach(wire.clone());
             let datagrams = ServerHandle::new(datagrams);
             let alice = Socket::open(&genie, &datagrams, &Open::default()).expect("a port");
@@ -258,7 +244,7 @@ fn transfers_by_a_wire_elsewhere_are_replied_to() {
                 .send();
             found.push(format!("a datagram: {:?}", sent.map(|_| ()).map_err(|failed| failed.error)));
             let transfers = ServerHandle::new(Transfers::new(
-                servers.clone(),
+                genie.clone(),
                 wire,
                 Box::new(Outboard::new(0)),
                 Receiving {

@@ -158,7 +158,7 @@ fn a_client_has_so_many_datagrams_on_the_wire() {
     let send = || hosts.genie.request(&hosts.handles[0], SEND).argument(&argument).out(Out::copy(b"bytes"));
     let pending: Vec<_> = (0..3).map(|_| send().submit().expect("a request")).collect();
     refused(Errno::NOBUFS, send().send());
-    // Whoever gives one up may send another one.
+    // A client that gives one datagram up may send another one.
     pending
         .into_iter()
         .for_each(|pending| assert_eq!(pending.abort().expect_err("late").error, Error::Aborted));

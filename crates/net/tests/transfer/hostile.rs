@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use genie_conformance::bytes::pattern;
-use genie_io::{Error, In, Out};
+use genie_io::{Error, In, Out, Pending};
 use genie_memory::Data;
 use genie_net::Frame;
 use genie_net::transfer::port;
@@ -25,6 +25,17 @@ fn arrive(station: &impl wire::Station, bytes: &[u8]) {
     station.arrive(&Frame::new(Data::from(bytes)));
 }
 
+fn send(link: &Link, bytes: &[u8]) {
+    let port = port(PORT);
+    link.genie.request(&link.sender, SEND).argument(&port).out(Out::copy(bytes)).send().expect("sent");
+}
+
+fn ask(link: &Link, len: usize) -> Pending<'static> {
+    let (port, buffer) = (port(PORT), link.genie.allocate(len).expect("memory"));
+    let asked = link.genie.request(&link.receiver, RECEIVE).argument(&port);
+    asked.input(In::owned(Scheme::EmulatedCopy, buffer)).submit().expect("asked")
+}
+
 /// A request that waits for bytes that the server has dropped is told.
 #[test]
 fn a_request_whose_bytes_are_dropped_for_a_limit_is_told() {
@@ -32,26 +43,9 @@ fn a_request_whose_bytes_are_dropped_for_a_limit_is_told() {
         let mut how = receiving(4096);
         how.limits.queued = 1000;
         let link = Link::open(kind, how);
-        let buffer = link.genie.allocate(100).expect("memory");
-        let asked = link
-            .genie
-            .request(&link.receiver, RECEIVE)
-            .argument(&port(PORT))
-            .input(In::owned(Scheme::EmulatedCopy, buffer))
-            .submit()
-            .expect("asked");
-        link.genie
-            .request(&link.sender, SEND)
-            .argument(&port(PORT))
-            .out(Out::copy(&pattern(1, 4096)))
-            .send()
-            .expect("sent");
-        link.genie
-            .request(&link.sender, SEND)
-            .argument(&port(PORT))
-            .out(Out::copy(&pattern(1, 4096)))
-            .send()
-            .expect("sent");
+        let asked = ask(&link, 100);
+        send(&link, &pattern(1, 4096));
+        send(&link, &pattern(1, 4096));
         let is_told = asked.wait(Duration::from_secs(2));
         drop(asked.abort());
         assert!(is_told, "{kind:?}: its 100 bytes came twice over and were dropped; it waits for ever");
@@ -84,13 +78,7 @@ fn transfers_keep_no_more_than_the_adapter_can_spare() {
                 arrive(&link.receiving, &packet(number, at * 4000, &[1; 4000]));
             }
         }
-        let pending = link
-            .genie
-            .request(&link.receiver, RECEIVE)
-            .argument(&port(PORT))
-            .input(In::owned(Scheme::EmulatedCopy, link.genie.allocate(8000).expect("memory")))
-            .submit()
-            .expect("asked");
+        let pending = ask(&link, 8000);
         arrive(&link.receiving, &packet(PORT, 0, &[2; 4000]));
         arrive(&link.receiving, &packet(PORT, 4000, &[2; 4000]));
         let is_filled = pending.wait(Duration::from_secs(1));
@@ -103,22 +91,8 @@ fn transfers_keep_no_more_than_the_adapter_can_spare() {
 #[test]
 fn an_input_that_is_to_be_sent_is_refused() {
     let link = Link::open(Kind::Pooled, receiving(4096));
-    let send = |bytes: &[u8]| {
-        link.genie
-            .request(&link.sender, SEND)
-            .argument(&port(PORT))
-            .out(Out::copy(bytes))
-            .send()
-            .expect("sent")
-    };
-    let asked = link
-        .genie
-        .request(&link.receiver, RECEIVE)
-        .argument(&port(PORT))
-        .input(In::owned(Scheme::EmulatedCopy, link.genie.allocate(200).expect("memory")))
-        .submit()
-        .expect("asked");
-    send(&[1; 100]);
+    let asked = ask(&link, 200);
+    send(&link, &[1; 100]);
     let wrong = link
         .genie
         .request(&link.sender, SEND)
@@ -127,7 +101,7 @@ fn an_input_that_is_to_be_sent_is_refused() {
         .send()
         .expect_err("nothing to send");
     println!("{}", wrong.error);
-    send(&[1; 100]);
+    send(&link, &[1; 100]);
     let is_filled = asked.wait(Duration::from_secs(2));
     drop(asked.abort());
     assert!(is_filled, "a gap in the stream: all that is sent later is kept from its receivers");
@@ -138,21 +112,13 @@ fn an_input_that_is_to_be_sent_is_refused() {
 #[test]
 fn early_packets_that_are_overtaken_are_not_kept() {
     let link = Link::open(Kind::Pooled, receiving(4096));
-    let ask = |len: usize| {
-        link.genie
-            .request(&link.receiver, RECEIVE)
-            .argument(&port(PORT))
-            .input(In::owned(Scheme::EmulatedCopy, link.genie.allocate(len).expect("memory")))
-            .submit()
-            .expect("asked")
-    };
     arrive(&link.receiving, &packet(PORT, 0, &[1; 10]));
     // 64 packets that overlap the one that comes next.
     (0..64).for_each(|at| arrive(&link.receiving, &packet(PORT, 11 + at, &[2])));
     arrive(&link.receiving, &packet(PORT, 10, &[1; 990]));
-    ask(1000).sync().expect("all of it");
+    ask(&link, 1000).sync().expect("all of it");
     // Two packets that change their places on the way, as may be at any time.
-    let pending = ask(200);
+    let pending = ask(&link, 200);
     arrive(&link.receiving, &packet(PORT, 1100, &[1; 100]));
     arrive(&link.receiving, &packet(PORT, 1000, &[1; 100]));
     let is_filled = pending.wait(Duration::from_secs(1));
@@ -170,13 +136,7 @@ fn short_packets_of_one_port_leave_segments_for_others() {
     let link = Link::open(Kind::Pooled, receiving(4096));
     // 20 KB at one port, of 1 MiB that may be queued there.
     (0..2000).for_each(|at| arrive(&link.receiving, &packet(100, at * 10, &[1; 10])));
-    let pending = link
-        .genie
-        .request(&link.receiver, RECEIVE)
-        .argument(&port(PORT))
-        .input(In::owned(Scheme::EmulatedCopy, link.genie.allocate(100).expect("memory")))
-        .submit()
-        .expect("asked");
+    let pending = ask(&link, 100);
     arrive(&link.receiving, &packet(PORT, 0, &[2; 100]));
     let is_filled = pending.wait(Duration::from_secs(1));
     drop(pending.abort());
