@@ -144,6 +144,13 @@ impl Passing {
         };
         rules.thresholds(server).swaps(granule, (start & (granule - 1), part.len), beside, forced)
     }
+
+    /// The same of `len` bytes at `addr` in an immigrating region, where nothing lies beside the data, and no output is pending.
+    fn swaps_into_region(&self, space: &Space, addr: usize, len: usize, server: LenderId) -> Range<u32> {
+        let granule = space.granule();
+        let thresholds = self.rules(space).thresholds(server);
+        thresholds.swaps(granule, (addr & (granule - 1), len), |_| Some(0), |_| false)
+    }
 }
 
 impl Input {

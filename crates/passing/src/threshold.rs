@@ -34,7 +34,7 @@ pub struct Thresholds {
     pub input: usize,
     /// Input data on a partially filled granule in which no other bytes are the client's, which is then swapped as it is.
     pub input_alone: usize,
-    /// Input data on a run of full granules, which are then swapped.
+    /// Input data on a run of full granules, which are then swapped: by emulated copy, and by migrant schemes from overlay buffers.
     pub input_run: usize,
     /// Input data on a partially filled granule next to a run that is swapped; the granule then joins the run.
     pub input_edge: usize,
@@ -58,7 +58,7 @@ const LONGEST: usize = 16 << 20;
 impl Thresholds {
     /// Copying is avoided wherever it can be: for tests of mechanisms, and for programs that copy elsewhere enough.
     pub const ALWAYS: Self = Self::all(1);
-    /// Emulated copy is copy, and servers in other processes use memory of their own pools alone.
+    /// Emulated copy is copy, migrant inputs are copied from overlay buffers, and servers in other processes use memory of their own pools alone.
     pub const NEVER: Self = Self::all(usize::MAX);
 
     const fn all(len: usize) -> Self {

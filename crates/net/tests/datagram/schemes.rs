@@ -4,7 +4,7 @@ use genie_conformance::bytes::{pattern, same};
 use genie_io::{In, Out};
 use genie_net::datagram::{ARRIVED, Arrived, RECEIVE, SEND, Summing, port_argument, send_argument};
 use genie_net::wire;
-use genie_passing::Scheme;
+use genie_passing::{Scheme, Thresholds};
 
 use crate::hosts::{Hosts, Level, address, out, room, synced, taken};
 
@@ -130,6 +130,35 @@ fn a_migrant_input_at_the_offset_of_a_header_is_not_copied() {
         same(&taken(reply).0, &bytes, scheme);
     }
     assert_eq!(hosts.servers[1].counters().copied, 0);
+}
+
+/// Changing places costs more than copying so few bytes, whoever chooses where they lie.
+#[test]
+fn a_migrant_input_that_is_shorter_than_the_thresholds_is_copied() {
+    let bytes = pattern(4, 8000);
+    let within = Thresholds { input_run: 8001, input: 8001, input_alone: 8001, ..Thresholds::ALWAYS };
+    for (level, thresholds) in
+        Level::ALL.into_iter().flat_map(|level| [(level, Thresholds::NEVER), (level, within)])
+    {
+        let hosts = Hosts::with(level, wire::Options::default(), |options| options.summing = Summing::None);
+        hosts.genie.passing().adjust_thresholds(|changed| *changed = thresholds);
+        let (alice, bob) = (hosts.socket(0), hosts.socket(1));
+        for scheme in [Scheme::Move, Scheme::EmulatedMove, Scheme::WeakMove, Scheme::EmulatedWeakMove] {
+            alice.send_to(Out::copy(&bytes), address(1, false, &bob)).expect("it is sent");
+            let (reply, _) = bob.receive(In::migrant(scheme, 9000)).expect("it arrives");
+            // A device transfers what it has in its own memory into the region.
+            let expected = if level == Level::Outboard { 0 } else { bytes.len() };
+            assert_eq!(
+                (reply.receipt().copied, reply.receipt().swapped),
+                (expected, 0),
+                "{level:?}, {scheme}"
+            );
+            same(&taken(reply).0, &bytes, format!("{level:?}, {scheme}"));
+            hosts.check();
+        }
+        drop((alice, bob));
+        hosts.assert_idle(level);
+    }
 }
 
 /// Data that the adapter had stored too far to the front was moved as far as an element's end, over what was still to be moved behind that.

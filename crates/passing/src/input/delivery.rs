@@ -164,9 +164,8 @@ impl Input {
         };
         let mut delivery = if is_overlaid { delivery.completing() } else { delivery };
         for Piece { part, swaps, .. } in &mut pieces {
-            let end = (addr + part.at) % granule + part.len;
             *swaps = match is_region {
-                true => 0..end.div_ceil(granule) as u32,
+                true => passing.swaps_into_region(space.at(addr), addr + part.at, part.len, server),
                 false => passing.swaps_of_part(addr..addr + actual, *part, server, is_overlaid),
             };
         }
@@ -240,11 +239,16 @@ impl Input {
     pub(super) fn fill_region(&mut self, actual: usize) -> Result<()> {
         // A server without data need not have asked for memory; the client gets a region all the same.
         self.run_ready()?;
-        let space = self.space().clone();
+        let (passing, server) = (self.passing().clone(), self.parties.server);
+        let space = passing.space();
+        let is_worth_it = |system: &SystemBuffer| {
+            let offset = system.alignment().unwrap_or_default();
+            actual == 0 || !passing.swaps_into_region(system.space(), offset, actual, server).is_empty()
+        };
         let source = match &mut self.buffering {
             Buffering::Overlaid(chain) => match chain.whole_mut() {
-                Some(system) => Some(system),
-                None => return self.fill_region_from_parts(actual),
+                Some(system) if is_worth_it(system) => Some(system),
+                _ => return self.fill_region_from_parts(actual),
             },
             Buffering::Customized | Buffering::Outboard(_) => self.system.as_mut(),
         };
@@ -257,8 +261,8 @@ impl Input {
         Ok(())
     }
 
-    /// Fills a region with fresh granules, with which those of the overlay buffers then change places: so each buffer is refilled,
-    /// too.
+    /// Fills a region with fresh granules, with which those of the overlay buffers then change places, so that each buffer is refilled,
+    /// too; or into which short data is copied.
     fn fill_region_from_parts(&mut self, actual: usize) -> Result<()> {
         let Buffering::Overlaid(chain) = &self.buffering else { return Ok(()) };
         let place = |(part, overlay): (Part, &Overlay)| {
