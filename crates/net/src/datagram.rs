@@ -41,6 +41,7 @@ use genie_io::{
 use genie_memory::TellLater;
 use genie_passing::Preferred;
 use genie_sys::Errno;
+use genie_sys::fork::Maker;
 use genie_sys::lock::Mutex;
 
 use crate::replies::Replies;
@@ -67,6 +68,7 @@ struct Inner {
     wire: OnceLock<ServerHandle>,
     options: Options,
     state: Mutex<State>,
+    maker: Maker,
 }
 
 /// A datagram server as what is attached to a wire's far end. It keeps no server: frames for one that is gone are dropped.
@@ -81,7 +83,14 @@ impl Datagrams {
         options.mtu = options.mtu.min(wire::MTU_MAX);
         let state = Mutex::new(State::new(adapter, options.clone()));
         let replies = Replies(interface.clone());
-        Self(Arc::new(Inner { interface, replies, wire: OnceLock::new(), options, state }))
+        Self(Arc::new(Inner {
+            interface,
+            replies,
+            wire: OnceLock::new(),
+            options,
+            state,
+            maker: Maker::this_process(),
+        }))
     }
 
     /// Says by which wire datagrams are sent: the first time; later calls change nothing. A wire in another process has to be attached
@@ -96,13 +105,18 @@ impl Datagrams {
     }
 
     /// What has become of all datagrams so far.
+    ///
+    /// In a child made by fork, it is what it was then; nothing while a thread was inside.
     pub fn counters(&self) -> Counters {
-        self.0.state.lock().counters
+        self.0.state.lock_made_by(self.0.maker).map_or_else(Counters::default, |state| state.counters)
     }
 
     /// What the adapter has done so far.
+    ///
+    /// In a child made by fork, it is what it was then; nothing while a thread was inside.
     pub fn adapter(&self) -> adapter::Counters {
-        self.0.state.lock().adapter.counters()
+        let state = self.0.state.lock_made_by(self.0.maker);
+        state.map_or_else(adapter::Counters::default, |state| state.adapter.counters())
     }
 
     fn serve(&self, request: &mut Incoming) -> Result<(), ServerError> {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use genie_sys::fork::Maker;
 use genie_sys::lock::Mutex;
 
 use crate::checksum::{Checksum, Sum};
@@ -62,6 +63,7 @@ struct Inner {
     /// How long the headers are in front of payloads.
     header: usize,
     found: Mutex<Found>,
+    maker: Maker,
 }
 
 #[derive(Debug)]
@@ -111,12 +113,14 @@ impl Sink {
     pub fn new(count: u64, header: usize, clock: Clock) -> Self {
         let tally = Tally { missing: count, ..Tally::default() };
         let found = Mutex::new(Found { tally, come: vec![false; count as usize], latest: 0 });
-        Self(Arc::new(Inner { clock, header, found }))
+        Self(Arc::new(Inner { clock, header, found, maker: Maker::this_process() }))
     }
 
     /// What it has found so far.
+    ///
+    /// In a child made by fork, it is what it was then; nothing while a thread was inside.
     pub fn tally(&self) -> Tally {
-        self.0.found.lock().tally.clone()
+        self.0.found.lock_made_by(self.0.maker).map_or_else(Tally::default, |found| found.tally.clone())
     }
 }
 

@@ -28,6 +28,7 @@ use genie_io::{
     Service, ServiceId,
 };
 use genie_passing::{Overlays, Preferred};
+use genie_sys::fork::Maker;
 use genie_sys::lock::Mutex;
 use smallvec::SmallVec;
 
@@ -119,6 +120,7 @@ struct Inner {
     replies: Replies,
     state: Mutex<State>,
     receiving: Receiving,
+    maker: Maker,
 }
 
 struct State {
@@ -162,7 +164,8 @@ impl Transfers {
             totals: Totals::default(),
         };
         let (replies, sending) = (Replies(genie.clone()), Sending::new(genie, wire));
-        Self(Arc::new(Inner { sending, replies, state: Mutex::new(state), receiving }))
+        let (state, maker) = (Mutex::new(state), Maker::this_process());
+        Self(Arc::new(Inner { sending, replies, state, receiving, maker }))
     }
 
     /// Cuts what is sent from now on so.
@@ -183,9 +186,14 @@ impl Transfers {
     }
 
     /// What it has done so far.
+    ///
+    /// In a child made by fork, it is what it was then; nothing while a thread was inside.
     pub fn totals(&self) -> Totals {
-        let state = self.0.state.lock();
-        Totals { adapter: state.adapter.counters(), ..state.totals }
+        let state = self.0.state.lock_made_by(self.0.maker);
+        state.map_or_else(Totals::default, |state| Totals {
+            adapter: state.adapter.counters(),
+            ..state.totals
+        })
     }
 
     /// Has the host process what the adapter has stored.

@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use genie_io::{ClientId, Incoming, RequestId, Server, ServerError, Service, ServiceId};
 use genie_sys::Condvar;
+use genie_sys::fork::Maker;
 use genie_sys::lock::{Mutex, MutexGuard};
 
 use crate::Frame;
@@ -65,6 +66,7 @@ struct Inner {
     /// Told when frames are in flight that the wire's thread is to see to.
     changed: Condvar,
     station: Box<dyn Station>,
+    maker: Maker,
 }
 
 impl Wire {
@@ -76,7 +78,8 @@ impl Wire {
         options.check()?;
         let flights = Mutex::new(Flights::new(options.clone()));
         let (changed, station) = (Condvar::new(), Box::new(station));
-        let inner = Arc::new(Inner { clock, options, flights, changed, station });
+        let maker = Maker::this_process();
+        let inner = Arc::new(Inner { clock, options, flights, changed, station, maker });
         let timed: Arc<dyn Timed> = Arc::clone(&inner) as _;
         inner.clock.attach(&timed);
         Ok(Self(inner))
@@ -88,13 +91,17 @@ impl Wire {
     }
 
     /// What has become of the frames so far.
+    ///
+    /// In a child made by fork, it is what it was then; nothing while a thread was inside.
     pub fn counters(&self) -> Counters {
-        self.0.flights.lock().counters
+        self.0.flights.lock_made_by(self.0.maker).map_or_else(Counters::default, |flights| flights.counters)
     }
 
     /// How many frames are in flight.
+    ///
+    /// In a child made by fork, it is what it was then; nothing while a thread was inside.
     pub fn in_flight(&self) -> usize {
-        self.0.flights.lock().len()
+        self.0.flights.lock_made_by(self.0.maker).map_or(0, |flights| flights.len())
     }
 
     /// The length of a request's frame.

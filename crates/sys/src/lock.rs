@@ -7,6 +7,7 @@
 
 use std::sync::{PoisonError, TryLockError};
 
+use super::fork::Maker;
 use super::raw;
 pub use super::raw::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
@@ -34,6 +35,13 @@ impl<T> Mutex<T> {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// Locks; in a child that has inherited the lock from its maker, as [`Mutex::try_lock`]: the thread that has the lock may be none of the
+    /// child's.
+    #[inline]
+    pub fn lock_made_by(&self, maker: Maker) -> Option<MutexGuard<'_, T>> {
+        if maker.is_this_process() { Some(self.lock()) } else { self.try_lock() }
     }
 
     /// What the lock guards; nobody else has the lock.

@@ -148,7 +148,9 @@ impl Drop for Sending {
     fn drop(&mut self) {
         let mut state = self.server.0.state.lock();
         let is_sent = self.is_sent;
-        state.count(self.port, |counters| {
+        // The port may be closed, or another client's, by now.
+        let port = state.own(self.client, self.port).map_or(0, |_| self.port);
+        state.count(port, |counters| {
             counters.sent += u64::from(is_sent);
             counters.unsent += u64::from(!is_sent);
         });

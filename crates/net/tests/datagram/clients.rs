@@ -1,7 +1,12 @@
 //! Clients that leave, and clients that look for what is not theirs.
 
+use std::time::Duration;
+
 use genie_io::{In, Out};
-use genie_net::datagram::{ARRIVED, OPEN, OPENED, Open, RECEIVE, open_argument, port_argument};
+use genie_net::datagram::{
+    ARRIVED, Counters, OPEN, OPENED, Open, RECEIVE, SEND, Socket, open_argument, port_argument, send_argument,
+};
+use genie_net::wire;
 use genie_passing::Scheme;
 
 use crate::hosts::{Hosts, Level, address, host, open, room, synced};
@@ -50,6 +55,22 @@ fn requests_at_a_port_that_is_closed_fail() {
         assert!(buffer.iter().all(|byte| *byte == 0xab));
         hosts.assert_idle(level);
     }
+}
+
+#[test]
+fn a_datagram_in_flight_is_not_counted_at_the_ports_next_owner() {
+    let slow = wire::Options { delay: Duration::from_millis(20), ..wire::Options::default() };
+    let hosts = Hosts::with(Level::Pooled, slow, |_| {});
+    let (alice, bob, others) = (hosts.socket(0), hosts.socket(1), open());
+    let (port, argument) = (alice.port(), send_argument(alice.port(), Some(address(1, false, &bob))));
+    let request = hosts.genie.request(&hosts.handles[0], SEND).argument(&argument);
+    let pending = request.out(Out::emulated_copy(b"late")).submit().expect("a request");
+    drop(alice);
+    let next = Socket::open(&others, &hosts.handles[0], &Open { port, ..Open::default() });
+    let next = next.expect("the port is free");
+    pending.sync().expect("it is sent");
+    assert_eq!(next.statistics().expect("counters"), Counters::default());
+    assert_eq!(hosts.servers[0].counters().sent, 1);
 }
 
 /// What is beside data in an adapter's buffers, behind its end, and what was cut off, is no other client's data.
