@@ -61,7 +61,8 @@ impl Level {
 
     pub(crate) fn adapter(self, space: &Space) -> Box<dyn Adapter> {
         let layout = Layout::Program(Program::udp());
-        let pool = || Pool::reserve(space, SEGMENT, SEGMENTS).expect("memory for the pool");
+        let (len, count) = segments(space.granule());
+        let pool = || Pool::reserve(space, len, count).expect("memory for the pool");
         match self {
             Self::Pooled => Box::new(Pooled::new(pool())),
             Self::Splitting => Box::new(Pooled::splitting(pool(), 42)),
@@ -72,6 +73,11 @@ impl Level {
             Self::Outboard => Box::new(Outboard::new(1 << 20)),
         }
     }
+}
+
+/// How long an adapter's buffers in such granules are, and how many it has.
+pub(crate) fn segments(granule: usize) -> (usize, usize) {
+    if granule > SEGMENT { (64 << 10, 8) } else { (SEGMENT, SEGMENTS) }
 }
 
 /// An interface that needs nothing of the machine, whose emulated copy avoids copying always.
