@@ -7,9 +7,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use genie_conformance::bytes::{pattern, same};
 use genie_io::{Error, In, Out, Pending};
-use genie_net::datagram::{ARRIVED, Arrived, Counters, Open, RECEIVE, port_argument};
+use genie_net::datagram::{ARRIVED, Arrived, Counters, Open, RECEIVE, SEND, port_argument, send_argument};
 use genie_net::packet::{Between, Header, Hosts as Between4};
-use genie_net::wire::TRANSMIT;
+use genie_net::wire::{self, TRANSMIT};
 use genie_passing::Scheme;
 
 use crate::hosts::{Hosts, Level, STATIONS, address, host, out, room, synced, taken};
@@ -191,6 +191,86 @@ fn random_programs_receive_what_a_queue_of_copies_would_have() {
     for level in Level::ALL {
         random_program(level, Rng::with_seed(seed));
     }
+}
+
+/// A wire that loses, doubles, cuts and damages frames, and puts them into another order.
+#[test]
+fn over_a_bad_wire_random_programs_receive_nothing_but_what_was_sent() {
+    let seed = std::env::var("GENIE_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("GENIE_SEED={seed}");
+    for level in Level::ALL {
+        over_a_bad_wire(level, seed);
+    }
+}
+
+fn over_a_bad_wire(level: Level, seed: u64) {
+    let bad = wire::Options {
+        loss: 0.1,
+        duplication: 0.1,
+        reordering: 0.2,
+        displacement: 4,
+        truncation: 0.05,
+        damage: 0.05,
+        seed,
+        ..wire::Options::default()
+    };
+    let (hosts, mut random) = (Hosts::with(level, bad, |_| {}), Rng::with_seed(seed));
+    let (alice, bob) = (hosts.socket(0), hosts.socket(1));
+    // What was sent, each beginning with its number, and how often that was received.
+    let (mut sent, mut in_flight) = (Vec::<(Vec<u8>, u32)>::new(), VecDeque::new());
+    let mut waiting = VecDeque::new();
+    let end = |sent: &mut Vec<(Vec<u8>, u32)>, (pending, most): (Pending<'static>, usize)| {
+        let reply = match pending.abort() {
+            Ok(reply) => reply,
+            Err(failed) => return assert_eq!(failed.error, Error::Aborted),
+        };
+        let arrived = Arrived::from_reply(reply.argument()).expect("a sender");
+        let (found, _) = taken(reply);
+        let number = u64::from_le_bytes(*found.first_chunk().expect("a number")) as usize;
+        let (bytes, times) = &mut sent[number];
+        same(&found, &bytes[..bytes.len().min(most)], format!("{level:?}, datagram {number}"));
+        assert_eq!(arrived.len, bytes.len(), "{level:?}, datagram {number}");
+        *times += 1;
+    };
+    for round in 0..rounds() {
+        let len = [8, 30, 1472, 4096, 5000, 9000][random.usize(0..6)];
+        let scheme = Scheme::ALL[random.usize(0..8)];
+        match random.u32(0..10) {
+            0..4 if waiting.len() < 20 => {
+                waiting.push_back((bob.submit(room(&hosts.genie, scheme, len)).expect("a request"), len));
+            }
+            4..8 => {
+                let mut bytes = pattern(random.u64(..), len);
+                bytes[..8].copy_from_slice(&(sent.len() as u64).to_le_bytes());
+                let argument = send_argument(alice.port(), Some(address(1, false, &bob)));
+                let request = hosts.genie.request(&hosts.handles[0], SEND).argument(&argument);
+                let pending = request.out(out(&hosts.genie, scheme, &bytes)).submit().expect("a request");
+                in_flight.push_back(pending);
+                sent.push((bytes, 0));
+            }
+            _ => {
+                // The one in the middle, which may have received nothing, or the first.
+                let index = if random.bool() { waiting.len() / 2 } else { 0 };
+                waiting.remove(index).into_iter().for_each(|ended| end(&mut sent, ended));
+            }
+        }
+        if in_flight.len() > 20 {
+            in_flight.drain(..10).for_each(|pending| drop(pending.sync().expect("the wire takes it")));
+        }
+        if round % 16 == 0 {
+            hosts.check();
+        }
+    }
+    in_flight.into_iter().for_each(|pending| drop(pending.sync().expect("the wire takes it")));
+    waiting.into_iter().for_each(|ended| end(&mut sent, ended));
+    assert!(sent.iter().all(|(_, times)| *times <= 2), "{level:?}: a datagram came more than twice");
+    let came = sent.iter().filter(|(_, times)| *times > 0).count();
+    assert!(came > sent.len() / 4, "{level:?}: {came} of {} datagrams came", sent.len());
+    let counters = hosts.servers[1].counters();
+    assert!(counters.damaged > 0 && counters.malformed > 0, "{level:?}: {counters:?}");
+    drop((alice, bob));
+    hosts.check();
 }
 
 fn random_program(level: Level, mut random: Rng) {
