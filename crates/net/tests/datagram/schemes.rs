@@ -4,6 +4,7 @@ use genie_conformance::bytes::{pattern, same};
 use genie_io::{In, Out};
 use genie_net::datagram::{ARRIVED, Arrived, RECEIVE, SEND, Summing, port_argument, send_argument};
 use genie_net::wire;
+use genie_passing::model::Allocation;
 use genie_passing::{Scheme, Thresholds};
 
 use crate::hosts::{Hosts, Level, address, out, room, synced, taken};
@@ -46,6 +47,35 @@ fn every_length(hosts: &Hosts, level: Level, is_v6: bool) {
     }
     let (sent, received) = (alice.statistics().expect("counters"), bob.statistics().expect("counters"));
     assert_eq!(sent.sent, received.received);
+}
+
+#[test]
+fn datagrams_pass_wherever_buffers_begin() {
+    for level in Level::ALL {
+        let hosts = Hosts::new(level);
+        let (alice, bob) = (hosts.socket(0), hosts.socket(1));
+        let offsets = [0, 8, 42, 1000, 4095];
+        let native = Scheme::ALL.into_iter().filter(|scheme| scheme.allocation() == Allocation::Native);
+        let cases = native.flat_map(|scheme| LENGTHS[1..].iter().map(move |len| (scheme, *len)));
+        for ((scheme, len), seed) in cases.flat_map(|case| offsets.map(|offset| (case, offset as u64))) {
+            for (from, waits) in [(0, true), (1234, true), (4095, false)] {
+                let offset = seed as usize;
+                let what =
+                    format!("{level:?}, {len} bytes by {scheme} from {from} to {offset}, waits {waits}");
+                let buffer = |offset| hosts.genie.allocate_at(offset, len).expect("memory");
+                let (mut sent, mut room) = (buffer(from), buffer(offset));
+                sent.copy_from_slice(&pattern(seed, len));
+                room.fill(0xee);
+                let mut room = Some(In::owned(scheme, room));
+                let mut receive = || bob.submit(room.take().expect("it is given once")).expect("a request");
+                let before = waits.then(&mut receive);
+                alice.send_to(Out::owned(scheme, sent), address(1, false, &bob)).expect("it is sent");
+                let (reply, _) = synced(before.unwrap_or_else(receive)).expect("it arrives");
+                same(&taken(reply).0, &pattern(seed, len), what);
+            }
+        }
+        hosts.check();
+    }
 }
 
 #[test]
