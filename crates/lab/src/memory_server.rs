@@ -60,7 +60,9 @@ pub fn connect(
     let peer = Peer::start(ROLE, cpu)?;
     let hosting = Hosting { folder: folder.path().to_string_lossy().into_owned(), buffers, longest, spin };
     peer.order(&Order::HostMemory(hosting), &[], "it opened a server")?;
-    let options = ConnectOptions { spin, ..ConnectOptions::default() };
+    // The server is ours, and slow only where the machine is busy.
+    let timeout = Duration::from_secs(60);
+    let options = ConnectOptions { spin, timeout, ..ConnectOptions::default() };
     Ok((genie.connect_with(&Directory::at(folder.path())?, NAME, &options)?, peer))
 }
 
