@@ -104,7 +104,8 @@ fn setups() -> [Setup; 5] {
 
 #[test]
 fn data_that_goes_by_datagrams_is_passed_as_promised() {
-    for level in Level::ALL {
+    // How many granules are with the interface is not known of frames.
+    for level in Level::ALL.into_iter().filter(|level| *level != Level::Framed) {
         let open = |genie: &Interface, _: &Setup| {
             let server = Datagrams::new(genie.clone(), level.adapter(genie.space()), options(0));
             let wire = Wire::new(wire::Options::default(), wire::Clock::default(), server.station());
