@@ -455,18 +455,21 @@ impl Error {
             )
     }
 
-    /// Whether only too many requests, or clients, were in the way: the same may succeed when some are over.
+    /// Whether only too many requests, or clients, were in the way: the same may succeed when some are over. A server says so by the
+    /// code of `EAGAIN`, `ENOBUFS` or `EMFILE`.
     pub fn is_congestion(&self) -> bool {
         use genie_passing::Error::Memory;
-        let is_lender = matches!(self, Self::Passing(Memory(genie_memory::Error::Lender { .. })));
-        is_lender
-            || matches!(
-                self,
-                Self::Exhausted { .. }
-                    | Self::TooMany { .. }
-                    | Self::ChannelFull { .. }
-                    | Self::NoRoom { .. }
-                    | Self::Busy { .. }
-            )
+        match self {
+            Self::Passing(Memory(genie_memory::Error::Lender { .. }))
+            | Self::Exhausted { .. }
+            | Self::TooMany { .. }
+            | Self::ChannelFull { .. }
+            | Self::NoRoom { .. }
+            | Self::Busy { .. } => true,
+            Self::Server(error) => {
+                [Errno::AGAIN, Errno::NOBUFS, Errno::MFILE].map(Errno::raw_os_error).contains(&error.code)
+            }
+            _ => false,
+        }
     }
 }

@@ -117,17 +117,24 @@ impl Passing {
 
     /// Which granules an emulated-copy input of `len` bytes at `addr` from `server` swaps.
     pub(crate) fn swaps(&self, addr: usize, len: usize, server: LenderId) -> Range<u32> {
-        self.swaps_of_part(addr..addr + len, Part::all(len), server, false)
+        let can_keep = self.space().at(addr).can_swap_partial_granules();
+        self.swaps_of_part(addr..addr + len, Part::all(len), server, (false, can_keep))
     }
 
-    /// Which granules `part` of an emulated-copy input to these addresses swaps. If it completes granules with zeros, it stores into
-    /// all bytes beside the data.
+    /// Why an emulated-copy input of `len` bytes at `addr` from `server` swaps no granules.
+    fn why_copied(&self, addr: usize, len: usize, server: LenderId) -> Reason {
+        let swaps = self.swaps_of_part(addr..addr + len, Part::all(len), server, (false, true));
+        if swaps.is_empty() { Reason::Short } else { Reason::Neighbours }
+    }
+
+    /// Which granules `part` of an emulated-copy input to these addresses swaps. If it `completes` granules with zeros, it stores into
+    /// all bytes beside the data; if it `can_keep` what the client has there, granules with such bytes are swapped, too.
     pub(crate) fn swaps_of_part(
         &self,
         all: Range<usize>,
         part: Part,
         server: LenderId,
-        completes: bool,
+        (completes, can_keep): (bool, bool),
     ) -> Range<u32> {
         let (space, rules) = self.at(all.start);
         let granule = space.granule();
@@ -139,8 +146,7 @@ impl Passing {
             let kept = space.bytes_beside(all.start, all.len(), skipped + index);
             let at = first + index as usize * granule;
             let data = all.end.min(at + granule) - all.start.max(at);
-            let can_keep = kept == 0 || space.can_swap_partial_granules();
-            can_keep.then_some(if completes { granule - data } else { kept })
+            (kept == 0 || can_keep).then_some(if completes { granule - data } else { kept })
         };
         rules.thresholds(server).swaps(granule, (start & (granule - 1), part.len), beside, forced)
     }

@@ -34,7 +34,7 @@ pub enum Reason {
     /// Shorter than what the server may be shown of the client's own memory.
     Hidden,
     /// Other data of the program lies on the same granules, and may be stored into although the data to be passed is borrowed;
-    /// without write protection, an output could then not outlive the borrow.
+    /// without write protection, an output could then not outlive the borrow, nor could an input change places with it.
     Neighbours,
     /// Genie cannot catch stores here, so it cannot protect output: [`Protection::None`](genie_memory::Protection::None) says why.
     Unprotectable,

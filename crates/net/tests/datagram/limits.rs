@@ -13,7 +13,10 @@ use crate::hosts::{Hosts, Level, address, host, open, synced};
 
 #[track_caller]
 fn refused<T>(why: Errno, result: Result<T, impl Into<Error>>) -> String {
-    match result.map(|_| ()).map_err(Into::into) {
+    let result = result.map(|_| ()).map_err(Into::into);
+    let is_congestion = result.as_ref().is_err_and(Error::is_congestion);
+    assert_eq!(is_congestion, matches!(why, Errno::MFILE | Errno::NOBUFS), "{why:?}");
+    match result {
         Err(Error::Server(ServerError { code, message, .. })) => {
             assert_eq!(code, why.raw_os_error(), "{message}");
             message

@@ -5,7 +5,7 @@ use genie_io::{In, Out};
 use genie_net::datagram::{ARRIVED, Arrived, RECEIVE, SEND, Summing, port_argument, send_argument};
 use genie_net::wire;
 use genie_passing::model::Allocation;
-use genie_passing::{Scheme, Thresholds};
+use genie_passing::{Reason, Scheme, Thresholds};
 
 use crate::hosts::{Hosts, Level, address, out, room, synced, taken};
 
@@ -188,6 +188,21 @@ fn a_migrant_input_that_is_shorter_than_the_thresholds_is_copied() {
         }
         drop((alice, bob));
         hosts.assert_idle(level);
+    }
+}
+
+#[test]
+fn the_receipt_says_that_other_bytes_on_the_page_were_in_the_way() {
+    let hosts = Hosts::new(Level::SnapOff);
+    let (alice, bob) = (hosts.socket(0), hosts.socket(1));
+    let mut arena = hosts.genie.allocate(16 << 10).expect("memory");
+    let reasons =
+        [(0..8192, None), (100..8192, Some(Reason::Neighbours)), (100..200, Some(Reason::Neighbours))];
+    for (part, reason) in reasons {
+        let pending = bob.submit(In::emulated_copy(&mut arena[part.clone()])).expect("a request");
+        alice.send_to(Out::copy(&vec![1; part.len()]), address(1, false, &bob)).expect("it is sent");
+        let (reply, _) = synced(pending).expect("it arrives");
+        assert_eq!(reply.buffers[0].elements[0].receipt.reason, reason, "{part:?}: {}", reply.receipt());
     }
 }
 

@@ -163,11 +163,13 @@ impl Input {
             (None, None) => return Ok(()),
         };
         let mut delivery = if is_overlaid { delivery.completing() } else { delivery };
+        let swaps_of = |part: Part, can_keep: bool| match is_region {
+            true => passing.swaps_into_region(space.at(addr), addr + part.at, part.len, server),
+            false => passing.swaps_of_part(addr..addr + actual, part, server, (is_overlaid, can_keep)),
+        };
+        let can_keep = space.at(addr).can_swap_partial_granules();
         for Piece { part, swaps, .. } in &mut pieces {
-            *swaps = match is_region {
-                true => passing.swaps_into_region(space.at(addr), addr + part.at, part.len, server),
-                false => passing.swaps_of_part(addr..addr + actual, *part, server, is_overlaid),
-            };
+            *swaps = swaps_of(*part, can_keep);
         }
         let wanted = to_swap(&pieces);
         for Piece { holder, part, swaps, .. } in &mut pieces {
@@ -208,7 +210,10 @@ impl Input {
         self.receipt.zeroed += passed.zeroed;
         self.receipt.swapped += passed.swapped;
         if passed.copied > 0 {
+            let would_keep =
+                || pieces.iter().map(|piece| swaps_of(piece.part, true).len() as u32).sum::<u32>();
             self.receipt.copied_because(match passed.swapped {
+                _ if !can_keep && passed.swapped == wanted && wanted < would_keep() => Reason::Neighbours,
                 0 if wanted == 0 => Reason::Short,
                 0 if redelivered => Reason::Redelivered,
                 _ if aligned < wanted => Reason::Unaligned,

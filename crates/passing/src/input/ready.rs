@@ -132,9 +132,9 @@ impl Input {
     fn allocate_aligned(&mut self) -> Result<()> {
         let Target::Native { addr, len } = self.target else { unreachable!("emulated copy is native") };
         let buffer = if self.passing().swaps(addr, len, self.parties.server).is_empty() {
-            // Short data is converted to copy here: the rest of the request follows copy's row of the tables.
+            // Such data is converted to copy here: the rest of the request follows copy's row of the tables.
             self.receipt.effective = Scheme::Copy;
-            self.receipt.copied_because(Reason::Short);
+            self.receipt.copied_because(self.passing().why_copied(addr, len, self.parties.server));
             self.passing().copy_buffer(self.parties, len)
         } else {
             self.passing().aligned_buffer(self.parties, addr, len)
