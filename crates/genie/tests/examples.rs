@@ -215,3 +215,13 @@ fn frames_come_back_from_a_studio_that_is_killed_on_the_way() {
         assert!(printed.contains(line), "{line}: {printed}");
     }
 }
+
+#[test]
+fn datagrams_go_to_another_process_and_come_back() {
+    let Some(datagrams) = example("datagrams_go_to_another_process_and_come_back", "datagrams") else {
+        return;
+    };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let printed = printed(&command(&datagrams, scratch.path()).output().expect("a process"));
+    assert!(printed.contains("100 datagrams of 8192 bytes there and back; "), "{printed}");
+}

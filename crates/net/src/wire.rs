@@ -40,7 +40,7 @@ use flights::{Flight, Flights};
 
 pub use clock::Clock;
 pub use flights::Counters;
-pub use options::{LINK_HEADER, MTU_MAX, Options, Unusable};
+pub use options::{DAMAGED_BITS_MAX, LINK_HEADER, MTU_MAX, Options, Unusable};
 
 /// Sends output buffer 0 as a frame.
 pub const TRANSMIT: ServiceId = ServiceId(0);

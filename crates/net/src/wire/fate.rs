@@ -5,9 +5,6 @@ use fastrand::Rng;
 use super::options::Options;
 use crate::Flip;
 
-/// How many bits of a frame are turned over at most.
-const MOST_BITS: usize = 1024;
-
 /// What becomes of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fate {
@@ -45,7 +42,7 @@ impl Fate {
 fn flips(len: usize, most: usize, mut random: Rng) -> Vec<Flip> {
     let mut flips = Vec::new();
     if len > 0 {
-        for _ in 0..random.usize(1..=most.min(MOST_BITS)) {
+        for _ in 0..random.usize(1..=most) {
             let flip = (random.usize(0..len), 1 << random.u8(0..8));
             if !flips.contains(&flip) {
                 flips.push(flip);

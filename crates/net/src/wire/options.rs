@@ -6,6 +6,8 @@ use crate::Rate;
 
 /// The longest MTU: as long as an IP packet can be.
 pub const MTU_MAX: usize = 65_535;
+/// How many bits of a frame are damaged at most.
+pub const DAMAGED_BITS_MAX: usize = 1024;
 /// How many bytes a frame may be longer than the MTU: an Ethernet header, which the MTU does not count.
 pub const LINK_HEADER: usize = 14;
 
@@ -23,7 +25,8 @@ pub struct Options {
     pub loss: f64,
     /// That a frame arrives twice, the second time right after the first.
     pub duplication: f64,
-    /// That a frame arrives later than its turn.
+    /// That a frame arrives later than its turn. Only frames that are in flight together change places, which those of a client that waits
+    /// for each reply never are; a lone one comes 20 ms late.
     pub reordering: f64,
     /// Behind how many frames such a frame comes at most (1): at least one.
     pub displacement: u64,
@@ -31,7 +34,7 @@ pub struct Options {
     pub truncation: f64,
     /// That bits of a frame are turned over, which the frame's own check does not find.
     pub damage: f64,
-    /// How many bits of such a frame at most (1): at least one, and no more than 1,024.
+    /// How many bits of such a frame at most (1): at least one, and no more than [`DAMAGED_BITS_MAX`].
     pub damaged_bits: usize,
     /// From what all that happens follows.
     pub seed: u64,
@@ -56,6 +59,12 @@ pub enum Unusable {
         of: &'static str,
         /// It.
         is: f64,
+    },
+    /// Too many damaged bits.
+    #[error("no more than {DAMAGED_BITS_MAX} bits of a frame are damaged, not {bits}")]
+    DamagedBits {
+        /// How many.
+        bits: usize,
     },
     /// A number that is 0.
     #[error("{what} is at least 1")]
@@ -106,6 +115,9 @@ impl Options {
         ];
         match numbers.into_iter().find(|(_, is_none)| *is_none) {
             Some((what, _)) => Err(Unusable::None { what }),
+            None if self.damaged_bits > DAMAGED_BITS_MAX => {
+                Err(Unusable::DamagedBits { bits: self.damaged_bits })
+            }
             None => Ok(()),
         }
     }

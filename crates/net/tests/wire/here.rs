@@ -76,6 +76,7 @@ fn options_that_make_no_sense_are_refused() {
     assert!(unusable(Options { damage: f64::NAN, ..sensible() }).contains("damage"));
     assert!(unusable(Options { displacement: 0, ..sensible() }).contains("displacement"));
     assert!(unusable(Options { in_flight: 0, ..sensible() }).contains("in flight"));
+    assert!(unusable(Options { damaged_bits: 1025, ..sensible() }).contains("1025"));
 }
 
 #[test]
