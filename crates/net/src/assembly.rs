@@ -63,6 +63,9 @@ pub(crate) enum Source {
     Copied(Vec<u8>),
 }
 
+/// Bytes that have come, in order.
+pub(crate) type Sources = SmallVec<[Source; 4]>;
+
 /// An input that is filled.
 pub(crate) struct Finished {
     /// To be replied to, with no lock held.
@@ -396,7 +399,7 @@ impl Source {
     }
 
     /// Cuts it in two, the first `middle` bytes, or as many as there are, and the rest.
-    fn cut(self, middle: usize) -> (Self, Self) {
+    pub(crate) fn cut(self, middle: usize) -> (Self, Self) {
         let middle = middle.min(self.len());
         match self {
             Self::InPlace(len) => (Self::InPlace(middle), Self::InPlace(len - middle)),

@@ -6,7 +6,8 @@
 //! is a header of the server's and a fragment of the client's output, in one request to the [wire]: the server replies when
 //! the wire has, and no thread waits. A request to receive that finds no datagram is posted where the adapter keeps lists for ports, so the
 //! data is stored in its place. When a frame comes, the adapter stores it, and the server reads the headers from there, verifies the
-//! checksum, and passes the data to the port's first request, or has it wait.
+//! checksum, and passes the data to the port's first request, or has it wait. If the client has said how long its own headers and trailers are
+//! ([`Open::apart`]), the reply's argument has these, and the buffer the data alone.
 //!
 //! The same code is a server in its clients' process or, behind a listener, in one of its own. There, posted buffers come from the pool that
 //! the server has lent to the client, so they change places with the client's; the adapter's own buffers may hold other clients' data, and
@@ -14,7 +15,7 @@
 //! Invariants: nothing is stored for a request that is over. A frame that is dropped changes no client's buffer, and takes no request's place.
 //! Requests are replied to without the server's lock: what follows from a reply may make requests of this server.
 //! Trust: frames are anybody's. A datagram is taken for what its headers say only as far as there are bytes in the adapter's memory, which is
-//! read again after the adapter has looked at the frame. A client's port is its own, and what it can have is bounded ([`Limits`]). A
+//! read again after the adapter has looked at the frame: a port's own program, too, is run on what was stored. A client's port is its own, and what it can have is bounded ([`Limits`]). A
 //! server in a process of its own shows a client the memory in which its requests wait: also what came to its port and was dropped, since
 //! it was damaged, say.
 //! Limits: no fragments: a datagram is as long as the MTU allows. A port has one owner, and one peer or any. A datagram that finds no room
@@ -51,7 +52,9 @@ use ports::State;
 use receiving::Over;
 use services::SERVICES;
 
-pub use argument::{ARRIVED, Arrived, OPENED, Open, open_argument, opened, port_argument, send_argument};
+pub use argument::{
+    APART, ARRIVED, Arrived, OPENED, Open, open_argument, opened, port_argument, send_argument,
+};
 pub use counters::{COUNTERS, Counters};
 pub use options::{Limits, Options, Summing};
 pub use services::{CLOSE, OPEN, RECEIVE, SEND, STATISTICS};
@@ -148,10 +151,8 @@ impl Datagrams {
     }
 
     /// Has a request wait for a datagram, or replies.
-    fn receive(&self, mut request: Incoming) {
+    fn receive(&self, request: Incoming) {
         let checked = argument::parse_port(request.argument()).and_then(|port| {
-            // A datagram whose sender does not reach the client would be lost.
-            request.set_argument(&[0; ARRIVED])?;
             request.input(0)?;
             Ok(port)
         });

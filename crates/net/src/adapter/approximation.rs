@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use super::device::{Adapter, Amended, Counters, Dropped, Mode, NotPosted, Support};
 use super::early::EarlyDemultiplexing;
 use super::pool::Pool;
-use super::program::Layout;
+use super::program::{Layout, Program};
 use super::received::{Piece, Received};
 use super::segment::{Port, Posting, PostingId, Segment};
 use crate::Frame;
@@ -98,6 +98,10 @@ impl Adapter for Approximation {
 
     fn segment(&self, port: Port, id: PostingId, segment: usize) -> Option<&Segment> {
         self.device.lists.segment(port, id, segment)
+    }
+
+    fn set_program(&mut self, port: Port, program: Option<Program>) {
+        self.device.set_program(port, program);
     }
 
     fn takes_headers(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use genie_passing::Preferred;
 
+use super::program::Program;
 use super::received::Received;
 use super::segment::{Port, Posting, PostingId, Segment};
 use crate::Frame;
@@ -109,6 +110,12 @@ pub trait Adapter: Send {
     fn set_mode(&mut self, port: Port, mode: Mode) -> bool {
         let _ = (port, mode);
         false
+    }
+
+    /// Has what a program finds behind the headers of a port's packets, and in front of their trailers, taken off, too; or nothing any more.
+    /// It sees no other port's. An adapter that looks at no ports ignores it.
+    fn set_program(&mut self, port: Port, program: Option<Program>) {
+        let _ = (port, program);
     }
 
     /// Hears, once for each packet, that the driver has processed it: it may now correct what the device has left of the packet's buffering.

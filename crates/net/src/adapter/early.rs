@@ -10,7 +10,7 @@ use smallvec::smallvec;
 use super::device::{Adapter, Counters, Dropped, NotPosted, Support};
 use super::lists::{End, Lists};
 use super::pool::Pool;
-use super::program::Layout;
+use super::program::{Layout, Layouts, Program};
 use super::received::Received;
 use super::segment::{Port, Posting, PostingId, Segment};
 use crate::Frame;
@@ -18,7 +18,7 @@ use crate::Frame;
 /// An adapter that knows packets' ports before it stores them.
 #[derive(Debug)]
 pub struct EarlyDemultiplexing {
-    layout: Layout,
+    layouts: Layouts,
     /// Whether headers are stored apart.
     splits: bool,
     pub(super) lists: Lists,
@@ -29,7 +29,8 @@ pub struct EarlyDemultiplexing {
 impl EarlyDemultiplexing {
     /// An adapter that finds packets' ports by `layout`, and stores packets of ports without segments in `pool`.
     pub fn new(layout: Layout, pool: Pool) -> Self {
-        Self { layout, splits: false, lists: Lists::default(), pool, counters: Counters::default() }
+        let layouts = Layouts::new(layout);
+        Self { layouts, splits: false, lists: Lists::default(), pool, counters: Counters::default() }
     }
 
     /// The same with header/data splitting for each port.
@@ -44,7 +45,7 @@ impl Adapter for EarlyDemultiplexing {
     }
 
     fn arrive(&mut self, frame: &Frame<'_>) -> Result<Received, Dropped> {
-        let (len, parsed) = (frame.len(), self.layout.parse(frame));
+        let (len, parsed) = (frame.len(), self.layouts.parse(frame));
         let header = parsed.filter(|_| self.splits).map_or(0, |parsed| parsed.header);
         let list = parsed.and_then(|parsed| self.lists.waiting(parsed.port));
         let plan = list.as_ref().map(|list| list.plan(len - header, End::DropsSegment)).unwrap_or_default();
@@ -72,6 +73,10 @@ impl Adapter for EarlyDemultiplexing {
 
     fn segment(&self, port: Port, id: PostingId, segment: usize) -> Option<&Segment> {
         self.lists.segment(port, id, segment)
+    }
+
+    fn set_program(&mut self, port: Port, program: Option<Program>) {
+        self.layouts.set(port, program);
     }
 
     fn takes_headers(&self) -> bool {

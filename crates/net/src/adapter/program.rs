@@ -6,7 +6,7 @@
 //! How: an [`Instruction`] loads from the frame, computes, compares or returns. Jumps lead forward only. [`Program::new`] follows all paths
 //! with the bounds of each register, and refuses a program that might load a byte which it has not required to be there
 //! ([`Instruction::Require`]). An application's own header is taken off by a program of its own behind another one ([`Program::then`]),
-//! which sees the frame without what was taken off before.
+//! which sees the frame without what was taken off before. A client gives such a program for its port alone: `Layouts`.
 //! Invariants: a program runs each of its instructions once at most, reads no byte beyond the frame or its first [`HEAD`], and what it
 //! returns fits into the frame. It allocates nothing.
 //! Trust: frames are anybody's, and any client that may receive may give a program. The frame's first bytes are read once, and used from the copy.
@@ -17,12 +17,16 @@
 pub mod check;
 mod instruction;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod udp;
 mod verify;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::segment::Port;
 use crate::Frame;
+use instruction::MOST_BYTES;
 
 pub use instruction::{
     Comparison, HEAD, Instruction, MOST_INSTRUCTIONS, Operand, Operation, Place, Register, Width,
@@ -50,14 +54,22 @@ pub struct Parsed {
 /// let in_datagrams = Program::udp().then(messages)?;
 /// # Ok::<_, genie_net::adapter::program::Refused>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// Each works on what the one before it has left of the frame.
-    parts: Vec<Box<[Instruction]>>,
+    parts: Arc<[Box<[Instruction]>]>,
     /// How many of a frame's first bytes it reads at most.
     reads: usize,
-    /// How long a header it returns at most.
+    /// How long a header and a trailer it returns at most.
     header: u64,
+    trailer: u64,
+}
+
+/// How an adapter finds port, header and trailer, and takes off what a port's own program finds behind these.
+#[derive(Debug)]
+pub(super) struct Layouts {
+    all: Layout,
+    own: HashMap<Port, Program>,
 }
 
 /// How an adapter finds port, header and trailer.
@@ -78,7 +90,42 @@ impl Program {
     /// The program might read what is not there, or not return.
     pub fn new(instructions: Vec<Instruction>) -> Result<Self, Refused> {
         let proof = verify::verify(&instructions)?;
-        Ok(Self { parts: vec![instructions.into()], reads: proof.reads, header: proof.header })
+        let parts = Arc::new([instructions.into()]);
+        Ok(Self { parts, reads: proof.reads, header: proof.header, trailer: proof.trailer })
+    }
+
+    /// One that takes so many bytes off each frame, and rejects frames that have fewer.
+    ///
+    /// # Panics
+    /// Never: it reads nothing.
+    pub fn lengths(header: u16, trailer: u16) -> Self {
+        let [header, trailer] = [header, trailer].map(|len| Operand::Number(len.into()));
+        let instructions = vec![Instruction::Return(Operand::In(Register::A), header, trailer)];
+        Self::new(instructions).expect("one that reads nothing")
+    }
+
+    /// The program as bytes, of which [`Program::from_bytes`] makes it again.
+    ///
+    /// # Panics
+    /// Never: instructions are numbers.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(&self.parts[..]).expect("what has a length")
+    }
+
+    /// Reads a program, which may be anybody's, and verifies it.
+    ///
+    /// # Errors
+    /// The bytes are no program, or see [`Program::new`] and [`Program::then`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Refused> {
+        let unreadable = Refused::Unreadable(bytes.len());
+        if bytes.len() > 1 + MOST_INSTRUCTIONS * MOST_BYTES {
+            return Err(unreadable);
+        }
+        let read = postcard::take_from_bytes::<Vec<Vec<_>>>(bytes).ok();
+        let (parts, _) = read.filter(|(_, rest)| rest.is_empty()).ok_or(unreadable)?;
+        let mut parts = parts.into_iter().map(Self::new);
+        let first = parts.next().ok_or(Refused::Empty)?;
+        parts.try_fold(first?, |program, later| program.then(later?))
     }
 
     /// UDP over IPv4, with whatever options, and over IPv6, without extension headers, on Ethernet.
@@ -99,7 +146,7 @@ impl Program {
     /// # Errors
     /// They are too long, or the later one might read too far into the frame.
     pub fn then(mut self, later: Self) -> Result<Self, Refused> {
-        self.parts.extend(later.parts);
+        self.parts = self.parts.iter().chain(&*later.parts).cloned().collect();
         let len = self.parts.iter().map(|part| part.len()).sum();
         if len > MOST_INSTRUCTIONS {
             return Err(Refused::TooLong(len));
@@ -110,7 +157,13 @@ impl Program {
         }
         self.reads = self.reads.max(header as usize + reads);
         self.header = header.saturating_add(later.header);
+        self.trailer = self.trailer.saturating_add(later.trailer);
         Ok(self)
+    }
+
+    /// How long a header, and how long a trailer, it returns at most.
+    pub fn longest(&self) -> (u64, u64) {
+        (self.header, self.trailer)
     }
 
     /// Looks at a frame: nothing if it is none of ours.
@@ -118,19 +171,56 @@ impl Program {
     /// # Cost
     /// A copy of as many of the first bytes as the program reads at most, and what the instructions do.
     pub fn run(&self, frame: &Frame<'_>) -> Option<Parsed> {
+        self.behind(frame, Parsed { port: Port(0), header: 0, trailer: 0 })
+    }
+
+    /// Looks at what was left of a frame: nothing if that is none of ours. What was found before is a part of what is found.
+    fn behind(&self, frame: &Frame<'_>, found: Parsed) -> Option<Parsed> {
         let mut head = [0; HEAD];
-        let there = frame.read(0, &mut head[..self.reads]);
-        let (head, mut found) = (&head[..there], Parsed { port: Port(0), header: 0, trailer: 0 });
-        for part in &self.parts {
-            let left = frame.len() - found.header - found.trailer;
-            let inner = run(part, head.get(found.header..).unwrap_or_default(), left, found.port)?;
-            found = Parsed {
-                port: inner.port,
-                header: found.header + inner.header,
-                trailer: found.trailer + inner.trailer,
-            };
+        let there = frame.read(found.header, &mut head[..self.reads]);
+        let left = frame.len() - found.header - found.trailer;
+        Some(found.and(self.parse(&head[..there], left, found.port)?))
+    }
+
+    /// Looks at `len` bytes, of which `head` has the first ones, as many as programs see, that are for this port.
+    pub(crate) fn parse(&self, head: &[u8], len: usize, port: Port) -> Option<Parsed> {
+        let mut found = Parsed { port, header: 0, trailer: 0 };
+        for part in &*self.parts {
+            let left = len - found.header - found.trailer;
+            found = found.and(run(part, head.get(found.header..).unwrap_or_default(), left, found.port)?);
         }
         Some(found)
+    }
+}
+
+impl Parsed {
+    /// What both have found, one behind the other.
+    fn and(self, inner: Self) -> Self {
+        let (header, trailer) = (self.header + inner.header, self.trailer + inner.trailer);
+        Self { port: inner.port, header, trailer }
+    }
+}
+
+impl Layouts {
+    pub(super) fn new(all: Layout) -> Self {
+        Self { all, own: HashMap::new() }
+    }
+
+    /// Has a program look at the frames of a port, behind what all have; or none any more.
+    pub(super) fn set(&mut self, port: Port, program: Option<Program>) {
+        match program {
+            Some(program) => self.own.insert(port, program),
+            None => self.own.remove(&port),
+        };
+    }
+
+    /// Looks at a frame: nothing if it is none of ours, or its port's own program rejects it. No program makes it another port's.
+    pub(super) fn parse(&self, frame: &Frame<'_>) -> Option<Parsed> {
+        let found = self.all.parse(frame)?;
+        match self.own.get(&found.port) {
+            Some(program) => Some(Parsed { port: found.port, ..program.behind(frame, found)? }),
+            None => Some(found),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use smallvec::smallvec;
 use super::device::{Adapter, Amended, Counters, Dropped, Mode, NotPosted, Support};
 use super::lists::{End, Lists};
 use super::pool::Pool;
-use super::program::Layout;
+use super::program::{Layout, Layouts, Program};
 use super::received::Received;
 use super::segment::{Port, Posting, PostingId, Segment};
 use crate::Frame;
@@ -20,7 +20,7 @@ use crate::Frame;
 /// An adapter that knows where requests' buffering ends.
 #[derive(Debug)]
 pub struct SnapOff {
-    layout: Layout,
+    layouts: Layouts,
     lists: Lists,
     /// The ports whose packets follow each other without a gap.
     streams: HashSet<Port>,
@@ -31,8 +31,8 @@ pub struct SnapOff {
 impl SnapOff {
     /// An adapter that finds ports, and what of packets is header and trailer, by `layout`. Data of ports without buffering goes to `pool`.
     pub fn new(layout: Layout, pool: Pool) -> Self {
-        let (lists, streams) = (Lists::default(), HashSet::new());
-        Self { layout, lists, streams, pool, counters: Counters::default() }
+        let (layouts, lists, streams) = (Layouts::new(layout), Lists::default(), HashSet::new());
+        Self { layouts, lists, streams, pool, counters: Counters::default() }
     }
 
     fn end(&self, port: Port) -> End {
@@ -46,7 +46,7 @@ impl Adapter for SnapOff {
     }
 
     fn arrive(&mut self, frame: &Frame<'_>) -> Result<Received, Dropped> {
-        let (len, parsed) = (frame.len(), self.layout.parse(frame));
+        let (len, parsed) = (frame.len(), self.layouts.parse(frame));
         let (header, trailer) = parsed.map_or((0, 0), |parsed| (parsed.header, parsed.trailer));
         let data = header..len - trailer;
         let end = parsed.map_or(End::DropsPosting, |parsed| self.end(parsed.port));
@@ -89,6 +89,10 @@ impl Adapter for SnapOff {
 
     fn segment(&self, port: Port, id: PostingId, segment: usize) -> Option<&Segment> {
         self.lists.segment(port, id, segment)
+    }
+
+    fn set_program(&mut self, port: Port, program: Option<Program>) {
+        self.layouts.set(port, program);
     }
 
     fn takes_headers(&self) -> bool {

@@ -8,16 +8,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use genie_io::ServerError;
 use genie_sys::Errno;
+use smallvec::SmallVec;
+
+use crate::adapter::Program;
+use crate::adapter::program::HEAD;
 
 /// How long an address is.
 const ADDRESS: usize = 19;
 /// How long the argument is that comes back from [`OPEN`](super::OPEN).
 pub const OPENED: usize = 2;
-/// How long the argument is that comes back from [`RECEIVE`](super::RECEIVE).
-pub const ARRIVED: usize = ADDRESS + 4;
+/// How long the argument is that comes back from [`RECEIVE`](super::RECEIVE), without what was taken off the datagram ([`Open::room`]).
+pub const ARRIVED: usize = ADDRESS + 6;
+/// How long header and trailer of the application's may be together.
+pub const APART: usize = HEAD;
 
 /// What a port is to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Open {
     /// Its number; 0 for any that is free.
     pub port: u16,
@@ -27,27 +33,44 @@ pub struct Open {
     pub queued: u32,
     /// How many bytes these have, in the same way.
     pub queued_bytes: u32,
+    /// How long the application's own header and trailer of each datagram are, which come [apart](Arrived) from the data. The program sees
+    /// the datagram alone, and what port it returns is ignored. A datagram that it rejects, or of which it takes more than [`APART`] bytes off,
+    /// is dropped and counted ([`Counters::rejected`](super::Counters::rejected)).
+    pub apart: Option<Program>,
 }
 
 /// A datagram that has arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrived {
     /// The address of its sender.
     pub from: SocketAddr,
-    /// How long it was: if that is more than came, the rest was dropped.
+    /// How long its data was: if that is more than came, the rest was dropped.
     pub len: usize,
+    /// The application's header, if its port has a program that says how long it is ([`Open::apart`]).
+    pub header: SmallVec<[u8; 64]>,
+    /// The application's trailer, likewise.
+    pub trailer: SmallVec<[u8; 16]>,
 }
 
 impl Default for Open {
     fn default() -> Self {
-        Self { port: 0, peer: None, queued: u32::MAX, queued_bytes: u32::MAX }
+        Self { port: 0, peer: None, queued: u32::MAX, queued_bytes: u32::MAX, apart: None }
+    }
+}
+
+impl Open {
+    /// How many bytes of room the argument of a reply needs that comes back from [`RECEIVE`](super::RECEIVE) at such a port.
+    pub fn room(&self) -> usize {
+        let (header, trailer) = self.apart.as_ref().map_or((0, 0), Program::longest);
+        ARRIVED + header.saturating_add(trailer).min(APART as u64) as usize
     }
 }
 
 /// The argument of [`OPEN`](super::OPEN).
 pub fn open_argument(open: &Open) -> Vec<u8> {
     let limits = [open.queued.to_le_bytes(), open.queued_bytes.to_le_bytes()].concat();
-    [&open.port.to_le_bytes(), &address(open.peer)[..], &limits].concat()
+    let apart = open.apart.as_ref().map(Program::to_bytes).unwrap_or_default();
+    [&open.port.to_le_bytes(), &address(open.peer)[..], &limits, &apart].concat()
 }
 
 /// The number of the port that was opened, from the reply's argument.
@@ -73,13 +96,18 @@ impl Arrived {
     pub fn from_reply(argument: &[u8]) -> Option<Self> {
         let mut fields = Fields(argument);
         let (from, len) = (fields.address().ok()??, fields.number().ok()?);
-        fields.end(Self { from, len: len as usize }).ok()
+        let header = u16::from_le_bytes(fields.take().ok()?);
+        let (header, trailer) = fields.0.split_at_checked(header.into())?;
+        Some(Self { from, len: len as usize, header: header.into(), trailer: trailer.into() })
     }
 
-    pub(super) fn to_reply(self) -> [u8; ARRIVED] {
-        let mut argument = [0; ARRIVED];
-        argument[..ADDRESS].copy_from_slice(&address(Some(self.from)));
-        argument[ADDRESS..].copy_from_slice(&(self.len as u32).to_le_bytes());
+    pub(super) fn to_reply(&self) -> SmallVec<[u8; 64]> {
+        let Self { from, len, header, trailer } = self;
+        let mut argument = SmallVec::from_slice(&address(Some(*from)));
+        argument.extend_from_slice(&(*len as u32).to_le_bytes());
+        argument.extend_from_slice(&(header.len() as u16).to_le_bytes());
+        argument.extend_from_slice(header);
+        argument.extend_from_slice(trailer);
         argument
     }
 }
@@ -89,7 +117,9 @@ pub(super) fn parse_open(argument: &[u8]) -> Result<Open, ServerError> {
     let mut fields = Fields(argument);
     let (port, peer) = (u16::from_le_bytes(fields.take()?), fields.address()?);
     let (queued, queued_bytes) = (fields.number()?, fields.number()?);
-    fields.end(Open { port, peer, queued, queued_bytes })
+    let refused = |refused| ServerError::misuse(format!("the program of the port is refused: {refused}"));
+    let apart = (!fields.0.is_empty()).then(|| Program::from_bytes(fields.0).map_err(refused)).transpose()?;
+    Ok(Open { port, peer, queued, queued_bytes, apart })
 }
 
 /// What the argument of [`SEND`](super::SEND) says.
@@ -173,19 +203,22 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_parsed_and_nothing_else_is(
-            port: u16, peer: Option<SocketAddr>, queued: u32, queued_bytes: u32, cut in 0usize..100,
+            port: u16, peer: Option<SocketAddr>, queued: u32, queued_bytes: u32, apart: bool,
+            header in prop::collection::vec(any::<u8>(), 0..100), cut in 0usize..100,
         ) {
             // Flows and zones are not encoded.
             let peer = peer.map(|peer| SocketAddr::new(peer.ip(), peer.port()));
-            let open = Open { port, peer, queued, queued_bytes };
+            let open = Open { port, peer, queued, queued_bytes, apart: apart.then(|| Program::lengths(port, 4)) };
             let bytes = open_argument(&open);
             prop_assert_eq!(parse_open(&bytes).expect("an argument"), open);
-            prop_assert_eq!(parse_open(&bytes[..cut.min(bytes.len())]).is_ok(), cut >= bytes.len());
+            let is_whole = cut >= bytes.len() || apart && cut == open_argument(&Open::default()).len();
+            prop_assert_eq!(parse_open(&bytes[..cut.min(bytes.len())]).is_ok(), is_whole);
             prop_assert_eq!(parse_send(&send_argument(port, peer)).expect("an argument"), (port, peer));
             prop_assert_eq!(parse_port(&port_argument(port)).expect("an argument"), port);
             prop_assert!(parse_port(&[0; 3]).is_err());
             if let Some(from) = peer {
-                let arrived = Arrived { from, len: queued as usize };
+                let trailer = header.iter().copied().take(cut).collect();
+                let arrived = Arrived { from, len: queued as usize, header: header.into(), trailer };
                 prop_assert_eq!(Arrived::from_reply(&arrived.to_reply()), Some(arrived));
             }
         }

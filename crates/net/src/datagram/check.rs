@@ -18,18 +18,21 @@ use crate::{Adapter, Frame};
 
 const PORT: u16 = 7;
 
-/// Has frames arrive, and requests wait and end, as `input` says: an adapter, and steps.
+/// Has frames arrive, and requests wait and end, as `input` says: an adapter, whether the port has a program, and steps.
 ///
 /// # Panics
 /// When a frame is neither received nor counted, or more comes than there is room for.
 pub fn check(genie: &Interface, input: &[u8]) {
     let mut input = input.iter().copied();
-    let Some(adapter) = input.next().map(|level| adapter(genie.space(), level)) else { return };
+    let Some(level) = input.next() else { return };
+    let (adapter, has_program) = (adapter(genie.space(), level), level >= 128);
     let station = [2, 0, 0, 0, 0, 1];
     let server =
         Datagrams::new(genie.clone(), adapter, Options::new(station, [IpAddr::from(Ipv4Addr::LOCALHOST)]));
     let (handle, station) = (ServerHandle::new(server.clone()), server.station());
-    let socket = Socket::open(genie, &handle, &Open { port: PORT, ..Open::default() }).expect("a port");
+    let apart = has_program.then(|| Program::lengths(3, 2));
+    let socket =
+        Socket::open(genie, &handle, &Open { port: PORT, apart, ..Open::default() }).expect("a port");
     let (mut waiting, mut received) = (VecDeque::new(), 0);
     while let Some(step) = input.next() {
         let len = usize::from(step >> 2) * usize::from(input.next().unwrap_or(0));
@@ -49,10 +52,10 @@ pub fn check(genie: &Interface, input: &[u8]) {
     // What waits is received now.
     received +=
         std::iter::repeat_with(|| end((ask(&socket, 1), 1))).take_while(|count| *count > 0).sum::<u64>();
-    let Counters { received: told, damaged, strange, full, unclaimed, misled, malformed, .. } =
+    let Counters { received: told, damaged, strange, rejected, full, unclaimed, misled, malformed, .. } =
         server.counters();
     assert_eq!(told, received, "datagrams are received");
-    let dropped = damaged + strange + full + unclaimed + misled + malformed;
+    let dropped = damaged + strange + rejected + full + unclaimed + misled + malformed;
     assert_eq!(server.adapter().packets, received + dropped, "packets are received or dropped");
 }
 
@@ -110,16 +113,57 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::adapter::program::tests::program;
+    use crate::adapter::{Parsed, Port};
+    use crate::datagram::APART;
+
+    fn open() -> Interface {
+        let setup = Setup::new(Granules::Base, Guard::Never, Buffering::Customized);
+        interface(setup.space("frames", 16 << 20).expect("memory"), Limits::default(), Thresholds::ALWAYS)
+    }
 
     proptest! {
         #[test]
-        fn every_frame_is_received_or_counted(
+        fn what_any_program_takes_off_is_of_its_ports_datagram_alone(
             level in 0u8..7,
+            program in program().prop_filter_map("accepted", |program| Program::new(program).ok()),
+            bytes in prop::collection::vec(prop_oneof![0..40_u8, any::<u8>()], 0..200),
+            (padding, waits) in (prop::collection::vec(any::<u8>(), 0..18), any::<bool>()),
+        ) {
+            let genie = open();
+            let options = Options::new([2, 0, 0, 0, 0, 1], [IpAddr::from(Ipv4Addr::LOCALHOST)]);
+            let server = Datagrams::new(genie.clone(), adapter(genie.space(), level), options);
+            let (handle, station) = (ServerHandle::new(server.clone()), server.station());
+            let apart = Some(program.clone());
+            let socket = Socket::open(&genie, &handle, &Open { port: PORT, apart, ..Open::default() }).expect("a port");
+            let before = waits.then(|| ask(&socket, 200));
+            station.arrive(&Frame::new([datagram(&bytes), padding].concat()[..].into()));
+            let expected = program.parse(&bytes, bytes.len(), Port(PORT.into()));
+            let result = before.unwrap_or_else(|| ask(&socket, 200)).abort();
+            match expected.filter(|found| found.header + found.trailer <= APART) {
+                Some(Parsed { header, trailer, .. }) => {
+                    let mut reply = result.expect("a datagram");
+                    let arrived = Arrived::from_reply(reply.argument()).expect("a sender");
+                    let (first, rest) = bytes.split_at(header);
+                    let (data, last) = rest.split_at(rest.len() - trailer);
+                    prop_assert_eq!((&arrived.header[..], &arrived.trailer[..], arrived.len), (first, last, data.len()));
+                    prop_assert_eq!(&reply.take_migrant().expect("data")[..data.len()], data);
+                }
+                None => {
+                    prop_assert!(result.is_err());
+                    prop_assert_eq!(server.counters().rejected, 1);
+                }
+            }
+            drop(socket);
+            checked(genie.space());
+        }
+
+        #[test]
+        fn every_frame_is_received_or_counted(
+            level: u8,
             steps in prop::collection::vec((any::<u8>(), any::<u8>(), prop::collection::vec(any::<u8>(), 0..200)), 0..40),
         ) {
-            let setup = Setup::new(Granules::Base, Guard::Never, Buffering::Customized);
-            let space = setup.space("frames", 16 << 20).expect("memory");
-            let genie = interface(space, Limits::default(), Thresholds::ALWAYS);
+            let genie = open();
             let steps = steps.into_iter().flat_map(|(step, len, bytes)| [vec![step, len], bytes].concat());
             check(&genie, &[level].into_iter().chain(steps).collect::<Vec<_>>());
             checked(genie.space());

@@ -17,6 +17,8 @@ pub struct Counters {
     pub damaged: u64,
     /// Datagrams that came from elsewhere than the peer of their port.
     pub strange: u64,
+    /// Datagrams that the program of their port has rejected, or of which it would take too much off ([`Open::apart`](super::Open::apart)).
+    pub rejected: u64,
     /// Datagrams for which there was no room in a queue.
     pub full: u64,
     /// Datagrams for ports that nobody has opened; 0 for a port.
@@ -28,7 +30,7 @@ pub struct Counters {
 }
 
 /// How many numbers there are.
-const COUNT: usize = 11;
+const COUNT: usize = 12;
 /// How long the argument is that comes back from [`STATISTICS`](super::STATISTICS).
 pub const COUNTERS: usize = 8 * COUNT;
 
@@ -48,7 +50,10 @@ impl Counters {
 
     fn numbers(&mut self) -> [&mut u64; COUNT] {
         let Self { sent, unsent, received, copied, summed, .. } = self;
-        let Self { damaged, strange, full, unclaimed, misled, malformed, .. } = self;
-        [sent, unsent, received, copied, summed, damaged, strange, full, unclaimed, misled, malformed]
+        let Self { damaged, strange, rejected, full, unclaimed, misled, malformed, .. } = self;
+        [
+            sent, unsent, received, copied, summed, damaged, strange, rejected, full, unclaimed, misled,
+            malformed,
+        ]
     }
 }

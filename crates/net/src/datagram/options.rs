@@ -40,7 +40,7 @@ pub enum Summing {
 /// What clients may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How many ports a client (64).
+    /// How many ports a client (64), each with a program of some KiB at most.
     pub ports: usize,
     /// How many requests to receive that wait for datagrams, of a client (256).
     pub waiting: usize,

@@ -8,14 +8,13 @@ use std::net::SocketAddr;
 use genie_io::{ClientId, Incoming, RequestId, ServerError};
 use genie_passing::Preferred;
 use genie_sys::Errno;
-use smallvec::SmallVec;
 
-use super::argument::{Arrived, Open, refusal};
+use super::argument::{APART, Arrived, Open, refusal};
 use super::counters::Counters;
 use super::options::Options;
 use crate::Adapter;
-use crate::adapter::Port;
-use crate::assembly::{Assembly, Source};
+use crate::adapter::{Port, Program, Support};
+use crate::assembly::{Assembly, Sources};
 
 /// The ports that are given to those who want any.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 49_152..=u16::MAX;
@@ -48,13 +47,17 @@ pub(super) struct Bound {
     most_bytes: usize,
     /// How many bytes of headers the adapter is expected to store in front of the data.
     pub(super) headers: usize,
+    /// What takes the application's header and trailer off.
+    pub(super) apart: Option<Program>,
+    /// How much room the argument of a reply needs that has a datagram.
+    pub(super) room: usize,
     pub(super) counters: Counters,
 }
 
 /// A datagram that has arrived.
 pub(super) struct Datagram {
     pub(super) arrived: Arrived,
-    pub(super) sources: SmallVec<[Source; 4]>,
+    pub(super) sources: Sources,
 }
 
 /// What a client has.
@@ -107,9 +110,12 @@ impl State {
             queued_bytes: 0,
             most: limits.queued.min(open.queued as usize),
             most_bytes: limits.queued_bytes.min(open.queued_bytes as usize),
-            headers: self.expected(open.peer),
+            headers: self.expected(open),
+            apart: open.apart.clone(),
+            room: open.room(),
             counters: Counters::default(),
         };
+        self.adapter.set_program(Port(number.into()), open.apart.clone());
         self.ports.insert(number, bound);
         self.clients.entry(client).or_default().ports += 1;
         Ok(number)
@@ -128,20 +134,27 @@ impl State {
     }
 
     /// How many bytes of headers the adapter stores in front of a datagram's data, before one came.
-    fn expected(&self, peer: Option<SocketAddr>) -> usize {
-        match peer {
+    fn expected(&self, open: &Open) -> usize {
+        let own = open.apart.as_ref().map_or(0, |program| program.longest().0);
+        let own = usize::try_from(own).ok().filter(|own| *own <= APART).unwrap_or(0);
+        match open.peer {
+            _ if self.adapter.support() == Support::Splitting => own,
             _ if self.adapter.takes_headers() => 0,
-            Some(SocketAddr::V6(_)) => 62,
-            _ => 42,
+            Some(SocketAddr::V6(_)) => 62 + own,
+            _ => 42 + own,
         }
     }
 
     /// How a client is to lay out what receives the longest datagrams of a port.
     pub(super) fn preferred(&mut self, client: ClientId, number: u16) -> Option<Preferred> {
-        let peer = self.own(client, number).ok()?.peer;
+        let bound = self.own(client, number).ok()?;
+        let (peer, offset) = (bound.peer, bound.headers);
         let headers = if peer.is_some_and(|peer| peer.is_ipv6()) { 48 } else { 28 };
         let len = self.options.mtu.saturating_sub(headers);
-        Some(self.adapter.preferred(self.expected(peer), len))
+        let preferred = self.adapter.preferred(offset, len);
+        // The application's header is data to an adapter that splits every frame at the same place.
+        let is_split = self.adapter.support() == Support::Splitting;
+        Some(if is_split { Preferred { offset, ..preferred } } else { preferred })
     }
 
     /// A port of this client's.
@@ -165,6 +178,7 @@ impl State {
         while let Some(datagram) = self.dequeue(number) {
             drop(datagram);
         }
+        self.adapter.set_program(Port(number.into()), None);
         let Some(mut bound) = self.ports.remove(&number) else { return Vec::new() };
         if let Some(usage) = self.clients.get_mut(&bound.client) {
             usage.waiting -= bound.waiting.len();
@@ -257,7 +271,8 @@ impl State {
 
 impl Datagram {
     fn held(&self) -> Held {
-        Held { buffers: self.sources.len(), bytes: self.arrived.len }
+        let Arrived { len, header, trailer, .. } = &self.arrived;
+        Held { buffers: self.sources.len(), bytes: len + header.len() + trailer.len() }
     }
 }
 

@@ -4,16 +4,16 @@ use std::net::SocketAddr;
 
 use genie_io::{Incoming, ServerError};
 use genie_sys::Errno;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
-use super::argument::{Arrived, refusal};
+use super::argument::{APART, ARRIVED, Arrived, refusal};
 use super::counters::Counters;
 use super::ports::{Datagram, State};
-use crate::Frame;
-use crate::adapter::{Piece, Port, PostingId, Received, Support};
-use crate::assembly::{Assembly, Laid, Source, with_bytes, within};
+use crate::adapter::{Parsed, Piece, Port, PostingId, Program, Received, Support};
+use crate::assembly::{Assembly, Laid, Source, Sources, with_bytes, within};
 use crate::checksum::{Checksum, Sum};
 use crate::packet::{HEADERS_MOST, Header, Hosts};
+use crate::{Adapter, Frame};
 
 /// How many bytes an Ethernet adds at most to a short datagram.
 const PADDING: usize = 18;
@@ -28,8 +28,17 @@ pub(super) struct Over {
 /// The requests that a frame ends: one, and those before it that were aborted just now.
 pub(super) type Overs = SmallVec<[Over; 1]>;
 
+/// A datagram without the application's header and trailer, and these.
+struct Apart {
+    header: SmallVec<[u8; 64]>,
+    sources: Sources,
+    trailer: SmallVec<[u8; 16]>,
+}
+
 /// A packet that is dropped: whose, or 0 if it is no port's, and as what it counts.
 type Dropped = (u16, fn(&mut Counters));
+
+const UNCLAIMED: Dropped = (0, |counters| counters.unclaimed += 1);
 
 /// Names of requests' buffering.
 type Postings = SmallVec<[PostingId; 4]>;
@@ -48,10 +57,13 @@ impl Over {
 
 impl State {
     /// Has a request receive the next datagram of a port; none if it waits.
-    pub(super) fn receive(&mut self, request: Incoming, number: u16) -> Option<Over> {
+    pub(super) fn receive(&mut self, mut request: Incoming, number: u16) -> Option<Over> {
         let client = request.client().id;
-        let refused = self.own(client, number).err();
-        if let Some(error) = refused {
+        // A datagram whose sender and header do not reach the client would be lost.
+        let checked = self
+            .own(client, number)
+            .and_then(|bound| Ok(request.set_argument(&[0; ARRIVED + APART][..bound.room])?));
+        if let Err(error) = checked {
             return Over::refused(request, error);
         }
         match self.dequeue(number) {
@@ -117,9 +129,7 @@ impl State {
             return Err((0, |counters| counters.misled += 1));
         }
         let (number, from) = (header.ports.to, sender(&header));
-        let Some(bound) = self.ports.get_mut(&number) else {
-            return Err((0, |counters| counters.unclaimed += 1));
-        };
+        let bound = self.ports.get_mut(&number).ok_or(UNCLAIMED)?;
         // The sender may have changed the frame between the adapter's look and its copy.
         let port = Port(number.into());
         // No Ethernet fills a frame up further; memory would be held that counts nowhere.
@@ -132,7 +142,7 @@ impl State {
         if bound.peer.is_some_and(|peer| peer != from) {
             return Err((number, |counters| counters.strange += 1));
         }
-        bound.headers = data.start.saturating_sub(received.header.len());
+        let (start, taken) = (data.start, received.header.len());
         let sources = sources(received, data);
         if header.checksum != 0 {
             let sum = self.sum(port, &sources);
@@ -141,7 +151,14 @@ impl State {
                 return Err((number, |counters| counters.damaged += 1));
             }
         }
-        Ok((number, Datagram { arrived: Arrived { from, len: header.len.into() }, sources }))
+        let bound = self.ports.get_mut(&number).ok_or(UNCLAIMED)?;
+        let apart = take_off(bound.apart.as_ref(), &*self.adapter, port, sources, header.len.into());
+        let Some(Apart { header, sources, trailer }) = apart else {
+            return Err((number, |counters| counters.rejected += 1));
+        };
+        bound.headers = (start + header.len()).saturating_sub(taken);
+        let len = sources.iter().map(Source::len).sum();
+        Ok((number, Datagram { arrived: Arrived { from, len, header, trailer }, sources }))
     }
 
     /// The first bytes of a packet, from where the adapter has stored them.
@@ -208,6 +225,54 @@ impl State {
     }
 }
 
+/// Takes the application's header and trailer off a datagram of `len` bytes, wherever the adapter has stored them; none if the program of its
+/// port rejects it.
+fn take_off(
+    program: Option<&Program>,
+    adapter: &dyn Adapter,
+    port: Port,
+    sources: Sources,
+    len: usize,
+) -> Option<Apart> {
+    let Some(program) = program else {
+        return Some(Apart { header: SmallVec::new(), sources, trailer: SmallVec::new() });
+    };
+    // The header that the client gets is what the program has seen: both are of this copy.
+    let mut head = [0; APART];
+    let there = read(&sources, adapter, port, &mut head);
+    let Parsed { header, trailer, .. } = program.parse(&head[..there], len, port)?;
+    if header + trailer > APART {
+        return None;
+    }
+    let (_, rest) = split(sources, header);
+    let (sources, last) = split(rest, len - header - trailer);
+    let mut trailer = smallvec![0; trailer];
+    read(&last, adapter, port, &mut trailer);
+    Some(Apart { header: head[..header].into(), sources, trailer })
+}
+
+/// The first `middle` bytes, and the rest.
+fn split(sources: Sources, middle: usize) -> (Sources, Sources) {
+    let mut left = middle;
+    let cut = |source: Source| {
+        let (here, behind) = source.cut(left);
+        left -= here.len();
+        (here, behind)
+    };
+    let (mut first, mut rest): (Sources, Sources) = sources.into_iter().map(cut).unzip();
+    [&mut first, &mut rest].into_iter().for_each(|part| part.retain(|source| source.len() > 0));
+    (first, rest)
+}
+
+/// Copies the first bytes of what has come, as many as there is room for; returns how many.
+fn read(sources: &[Source], adapter: &dyn Adapter, port: Port, into: &mut [u8]) -> usize {
+    sources.iter().fold(0, |at, source| {
+        let end = into.len().min(at + source.len());
+        source.with(adapter, port, |data| data.copy_to(&mut into[at..end]));
+        end
+    })
+}
+
 /// The requests whose buffering a packet has used, in their order.
 fn used(received: &Received) -> Postings {
     let mut used = Postings::new();
@@ -224,7 +289,7 @@ fn used(received: &Received) -> Postings {
 }
 
 /// Where the bytes of a packet's data are.
-fn sources(received: Received, data: std::ops::Range<usize>) -> SmallVec<[Source; 4]> {
+fn sources(received: Received, data: std::ops::Range<usize>) -> Sources {
     let Received { header, pieces, trailer, .. } = received;
     let (front, middle) = (header.len(), pieces.iter().map(Piece::len).sum::<usize>());
     // An adapter that takes headers or trailers off may have taken too much.

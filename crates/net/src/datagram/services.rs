@@ -10,8 +10,8 @@ pub const CLOSE: ServiceId = ServiceId(1);
 /// Sends output buffer 0, or no bytes if there is none, as one datagram; the argument is made by [`send_argument`](super::send_argument). Success means that it has
 /// left, or is lost on the way. With [`Summing::Integrated`](super::Summing::Integrated) it may not have left yet.
 pub const SEND: ServiceId = ServiceId(2);
-/// Receives one datagram into input buffer 0; the argument is made by [`port_argument`](super::port_argument). The reply's argument, which needs [`ARRIVED`](super::ARRIVED) bytes of
-/// room, is read by [`Arrived::from_reply`](super::Arrived::from_reply). What the buffer has no room for is dropped.
+/// Receives one datagram into input buffer 0; the argument is made by [`port_argument`](super::port_argument). The reply's argument, which needs [`Open::room`](super::Open::room) bytes
+/// of room ([`ARRIVED`](super::ARRIVED) if the port has no program), is read by [`Arrived::from_reply`](super::Arrived::from_reply). What the buffer has no room for is dropped.
 pub const RECEIVE: ServiceId = ServiceId(3);
 /// Passes back what has become of a port's datagrams; the argument is made by [`port_argument`](super::port_argument). The reply's argument, which needs [`COUNTERS`](super::COUNTERS)
 /// bytes of room, is read by [`Counters::from_reply`](super::Counters::from_reply).

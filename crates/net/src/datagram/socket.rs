@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use genie_io::{Error, Failed, In, Interface, Out, Pending, Reply, ServerHandle};
 
-use super::argument::{ARRIVED, Arrived, OPENED, Open, open_argument, opened, port_argument, send_argument};
+use super::argument::{Arrived, OPENED, Open, open_argument, opened, port_argument, send_argument};
 use super::counters::{COUNTERS, Counters};
 use super::services::{CLOSE, OPEN, RECEIVE, SEND, STATISTICS};
 
@@ -43,19 +43,21 @@ pub struct Socket {
     interface: Interface,
     server: ServerHandle,
     port: u16,
+    /// How much room the argument of a reply needs that has a datagram.
+    room: usize,
 }
 
 impl Socket {
     /// Opens a port.
     ///
     /// # Errors
-    /// It is taken, or the client has as many as it may.
+    /// It is taken, the client has as many as it may, or its program is refused.
     pub fn open(interface: &Interface, server: &ServerHandle, open: &Open) -> Result<Self, Error> {
         let argument = open_argument(open);
         let opening = interface.request(server, OPEN).argument(&argument).room(OPENED).send();
         let reply = opening.map_err(|failed| failed.error)?;
         let port = opened(reply.argument()).ok_or_else(strange)?;
-        Ok(Self { interface: interface.clone(), server: server.clone(), port })
+        Ok(Self { interface: interface.clone(), server: server.clone(), port, room: open.room() })
     }
 
     /// The port's number.
@@ -84,14 +86,15 @@ impl Socket {
         self.interface.request(&self.server, SEND).out(data).argument(&argument).send()
     }
 
-    /// Waits for a datagram. If it was longer than the buffer, the rest is lost ([`Arrived::len`]).
+    /// Waits for a datagram. If it was longer than the buffer, the rest is lost ([`Arrived::len`]). The
+    /// application's header and trailer come with it, if it has said how long they are ([`Open::apart`]).
     ///
     /// # Errors
     /// See [`Error`].
     pub fn receive(&self, room: In<'_>) -> Result<(Reply, Arrived), Failed> {
         let argument = port_argument(self.port);
         let request = self.interface.request(&self.server, RECEIVE).input(room).argument(&argument);
-        let reply = request.room(ARRIVED).send()?;
+        let reply = request.room(self.room).send()?;
         let arrived = Arrived::from_reply(reply.argument()).ok_or_else(strange)?;
         Ok((reply, arrived))
     }
@@ -102,7 +105,7 @@ impl Socket {
     /// See [`Error`].
     pub fn submit<'i>(&self, room: In<'i>) -> Result<Pending<'i>, Failed> {
         let argument = port_argument(self.port);
-        self.interface.request(&self.server, RECEIVE).input(room).argument(&argument).room(ARRIVED).submit()
+        self.interface.request(&self.server, RECEIVE).input(room).argument(&argument).room(self.room).submit()
     }
 
     /// What has become of the port's datagrams so far.

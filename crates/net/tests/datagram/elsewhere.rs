@@ -172,14 +172,14 @@ fn servers_in_processes_of_their_own_pass_datagrams_by_every_scheme() {
 }
 
 /// Both hosts here, for clients in other processes.
-struct Reached {
-    hosts: Hosts,
-    place: tempfile::TempDir,
+pub(crate) struct Reached {
+    pub(crate) hosts: Hosts,
+    pub(crate) place: tempfile::TempDir,
     running: Running,
 }
 
 impl Reached {
-    fn new(level: Level) -> Self {
+    pub(crate) fn new(level: Level) -> Self {
         let (hosts, place) = (Hosts::new(level), tempfile::tempdir().expect("a directory"));
         let running = bind(place.path(), "host1", hosts.servers[1].clone());
         Self { hosts, place, running }

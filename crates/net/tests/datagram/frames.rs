@@ -94,7 +94,7 @@ fn frames_that_are_dropped_change_no_buffer_and_take_no_requests_place() {
             // The right one finds its request; the next one, which is given up, its buffer as it was.
             hosts.inject(&bytes, &data);
             let (reply, arrived) = synced(first).expect("it arrives");
-            assert_eq!((reply.actual(), arrived), (len, Arrived { from, len }));
+            assert_eq!((reply.actual(), arrived.len, arrived.from), (len, len, from));
             // What was posted was as if nothing had been stored there.
             assert_eq!(hosts.servers[1].counters().copied, 0, "{level:?}");
             let failed = second.abort().expect_err("nothing has come");

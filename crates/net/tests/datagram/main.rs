@@ -1,5 +1,6 @@
 //! The datagram server, over every adapter: what is sent arrives, or is dropped and counted, and nothing else is seen or lost.
 
+mod apart;
 #[path = "../../../sys/tests/child/mod.rs"]
 mod child;
 mod clients;

@@ -2,7 +2,7 @@
 
 use genie_conformance::bytes::{pattern, same};
 use genie_io::{In, Out};
-use genie_net::datagram::{ARRIVED, Arrived, RECEIVE, SEND, Summing, port_argument, send_argument};
+use genie_net::datagram::{ARRIVED, RECEIVE, SEND, Summing, port_argument, send_argument};
 use genie_net::wire;
 use genie_passing::model::Allocation;
 use genie_passing::{Reason, Scheme, Thresholds};
@@ -40,7 +40,7 @@ fn every_length(hosts: &Hosts, level: Level, is_v6: bool) {
                     .unwrap_or_else(|failed| panic!("{what}: {}", failed.error));
                 let (found, _) = taken(reply);
                 same(&found, &bytes, &what);
-                assert_eq!(arrived, Arrived { from: address(0, is_v6, &alice), len }, "{what}");
+                assert_eq!((arrived.from, arrived.len), (address(0, is_v6, &alice), len), "{what}");
                 hosts.check();
             }
         }

@@ -51,6 +51,11 @@ pub fn check(program: &[Instruction], frame: &[u8], port: u64) -> bool {
             Instruction::Skip(..) => {}
             Instruction::Return(port, header, trailer) => {
                 let [port, header, trailer] = [port, header, trailer].map(number);
+                let most = (proof.header.into(), proof.trailer.into());
+                assert!(
+                    header <= most.0 && trailer <= most.1,
+                    "{header} and {trailer} are more than {most:?}"
+                );
                 found = (header + trailer <= frame.len() as u128).then_some(Parsed {
                     port: Port(port as u64),
                     header: header as usize,

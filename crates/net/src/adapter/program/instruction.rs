@@ -1,12 +1,18 @@
 //! The instructions of programs over headers.
+//!
+//! A program that a client gives to a server is in postcard's format: the order of the names here, and of what they have, is what both know.
+
+use serde::{Deserialize, Serialize};
 
 /// How many of a frame's first bytes a program sees.
 pub const HEAD: usize = 256;
 /// How many instructions a program may have, with those of the programs behind it.
 pub const MOST_INSTRUCTIONS: usize = 64;
+/// How many bytes an instruction takes at most, with the length of its part: the one that returns three numbers.
+pub(super) const MOST_BYTES: usize = 2 + 3 * 11;
 
 /// A register of a program: 64 bits, without a sign.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "fuzzing", derive(arbitrary::Arbitrary))]
 #[expect(missing_docs, reason = "a letter is all that there is to say")]
 pub enum Register {
@@ -22,7 +28,7 @@ impl Register {
 }
 
 /// What an instruction works with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "fuzzing", derive(arbitrary::Arbitrary))]
 pub enum Operand {
     /// This number.
@@ -32,7 +38,7 @@ pub enum Operand {
 }
 
 /// A place in a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "fuzzing", derive(arbitrary::Arbitrary))]
 pub enum Place {
     /// So many bytes from the frame's start.
@@ -42,7 +48,7 @@ pub enum Place {
 }
 
 /// How many bytes an instruction loads, in network order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "fuzzing", derive(arbitrary::Arbitrary))]
 #[expect(missing_docs, reason = "a number is all that there is to say")]
 pub enum Width {
@@ -54,7 +60,7 @@ pub enum Width {
 /// What an instruction makes of a register's number and an operand.
 ///
 /// What is above `u64::MAX` becomes `u64::MAX`, and what is below zero becomes zero: nothing wraps around.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "fuzzing", derive(arbitrary::Arbitrary))]
 pub enum Operation {
     /// The operand.
@@ -76,7 +82,7 @@ pub enum Operation {
 }
 
 /// What is asked of a register's number and an operand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "fuzzing", derive(arbitrary::Arbitrary))]
 pub enum Comparison {
     /// Whether they are equal.
@@ -90,7 +96,7 @@ pub enum Comparison {
 }
 
 /// An instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "fuzzing", derive(arbitrary::Arbitrary))]
 pub enum Instruction {
     /// The frame has all bytes before this place, or is none of ours.

@@ -71,7 +71,7 @@ fn instruction() -> impl Strategy<Value = Instruction> {
 }
 
 /// Random programs, and the one for UDP with some instructions in the place of others.
-fn program() -> impl Strategy<Value = Vec<Instruction>> {
+pub(crate) fn program() -> impl Strategy<Value = Vec<Instruction>> {
     let end =
         (operand(), operand(), operand()).prop_map(|(port, header, trailer)| Return(port, header, trailer));
     let random = (prop::collection::vec(instruction(), 0..20), end).prop_map(|(mut program, end)| {
@@ -112,6 +112,23 @@ proptest! {
         port in number(),
     ) {
         check(&program, &frame, port);
+    }
+
+    #[test]
+    fn a_program_as_bytes_is_the_same_program_and_changed_bytes_are_another_one_or_none(
+        parts in prop::collection::vec(program().prop_filter_map("accepted", |program| Program::new(program).ok()), 1..3),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        frame in frame(),
+    ) {
+        let parts = parts.into_iter().map(Ok).reduce(|program, later| program?.then(later?));
+        let Some(Ok(program)) = parts else { return Ok(()) };
+        let mut bytes = program.to_bytes();
+        prop_assert_eq!(Program::from_bytes(&bytes), Ok(program.clone()));
+        changes.into_iter().for_each(|(at, byte)| bytes[at.index(program.to_bytes().len())] = byte);
+        if let Ok(other) = Program::from_bytes(&bytes) {
+            run_on(&other, &frame);
+            prop_assert_eq!(Program::from_bytes(&other.to_bytes()), Ok(other));
+        }
     }
 
     #[test]

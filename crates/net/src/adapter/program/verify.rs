@@ -15,6 +15,9 @@ pub enum Refused {
     /// It has too many instructions.
     #[error("the program has {0} instructions, and {MOST_INSTRUCTIONS} are allowed")]
     TooLong(usize),
+    /// It is bytes that make no program.
+    #[error("the {0} bytes are no program, or more than one")]
+    Unreadable(usize),
     /// It does not return on every path.
     #[error("instruction {at} ({instruction:?}) goes on with instruction {to}, and there are {len}")]
     RunsOut {
@@ -73,8 +76,9 @@ pub enum Refused {
 pub(super) struct Proof {
     /// How many of a frame's first bytes it reads at most.
     pub(super) reads: usize,
-    /// How long a header it returns at most.
+    /// How long a header and a trailer it returns at most.
     pub(super) header: u64,
+    pub(super) trailer: u64,
     /// What is known before each instruction; of one that is never reached, nothing.
     pub(super) before: Vec<Option<Known>>,
 }
@@ -122,7 +126,10 @@ pub(super) fn verify(program: &[Instruction]) -> Result<Proof, Refused> {
             Ok(())
         };
         match instruction {
-            Instruction::Return(_, header, _) => proof.header = proof.header.max(known.bounds(header).1),
+            Instruction::Return(_, header, trailer) => {
+                proof.header = proof.header.max(known.bounds(header).1);
+                proof.trailer = proof.trailer.max(known.bounds(trailer).1);
+            }
             Instruction::Skip(over, register, comparison, operand) => {
                 goes_on(at + 1, known.if_so(register, comparison.contrary(), operand))?;
                 goes_on(at + 1 + usize::from(over), known.if_so(register, comparison, operand))?;
