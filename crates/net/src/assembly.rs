@@ -8,16 +8,22 @@
 //! and what was copied there before the input was posted, in front of that.
 //! Source: thesis §6.4, §6.5, §7.4.3, §7.4.4.
 
+mod source;
+
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use genie_io::{Error, Incoming, InputPin};
-use genie_memory::{Data, DataMut};
+use genie_memory::DataMut;
 use genie_passing::Chain;
 use smallvec::SmallVec;
 
+use crate::Frame;
 use crate::adapter::{Adapter, Gathered, Piece, Port, Posting, PostingId, Segment};
+use crate::checksum::{Checksum, Sum};
+
+pub(crate) use source::{Source, Sources, with_bytes, within};
 
 /// Input buffer 0 of a request, as far as it has come.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub(crate) struct Assembly {
     request: Incoming,
     room: usize,
     posted: Option<Posted>,
+    /// Whether its memory is there, though it is not posted: no buffer takes its place any more.
+    is_ready: bool,
     /// What has come, in order, without gaps.
     parts: SmallVec<[Part; 4]>,
     received: usize,
@@ -52,20 +60,6 @@ struct Part {
     from: Source,
 }
 
-/// Where bytes are that have come.
-#[derive(Debug)]
-pub(crate) enum Source {
-    /// There.
-    InPlace(usize),
-    /// In a piece of a packet.
-    Piece(Piece),
-    /// Copied, since they lay in memory of a request that is over.
-    Copied(Vec<u8>),
-}
-
-/// Bytes that have come, in order.
-pub(crate) type Sources = SmallVec<[Source; 4]>;
-
 /// An input that is filled.
 pub(crate) struct Finished {
     /// To be replied to, with no lock held.
@@ -74,6 +68,14 @@ pub(crate) struct Finished {
     pub(crate) result: Result<(), Error>,
     /// How many bytes the host has copied.
     pub(crate) copied: usize,
+}
+
+/// What has come of an input, summed as it is moved.
+#[derive(Debug)]
+pub(crate) struct Summed {
+    pub(crate) sum: Sum,
+    /// How many bytes of it were read, since they were in place.
+    pub(crate) read: usize,
 }
 
 /// A segment as a driver lays it out: so many bytes of the input, or of headers or trailers.
@@ -86,7 +88,16 @@ pub(crate) enum Laid {
 impl Assembly {
     pub(crate) fn new(request: Incoming) -> Self {
         let room = request.len(0);
-        Self { request, room, posted: None, parts: SmallVec::new(), received: 0, told: 0, copied: 0 }
+        Self {
+            request,
+            room,
+            posted: None,
+            is_ready: false,
+            parts: SmallVec::new(),
+            received: 0,
+            told: 0,
+            copied: 0,
+        }
     }
 
     pub(crate) fn request(&self) -> &Incoming {
@@ -173,8 +184,7 @@ impl Assembly {
             Some(pin) => Arc::clone(pin),
             None => Arc::new(self.request.pin_input(0, 0..self.room)?),
         };
-        let elsewhere = self.parts.iter().filter(|part| !matches!(part.from, Source::InPlace(_)));
-        self.copied += store(elsewhere, &pin.data(), adapter, port)?;
+        self.copied += store(&self.parts, &pin.data(), adapter, port, None)?;
         self.parts.iter_mut().for_each(|part| part.from = Source::InPlace(part.from.len()));
         Ok(pin)
     }
@@ -242,16 +252,57 @@ impl Assembly {
 
     /// Takes the input back from the adapter, and has what has come passed to the client.
     pub(crate) fn finish(mut self, adapter: &mut dyn Adapter, port: Port) -> Finished {
+        let filled = self.fill(adapter, port, None);
+        self.end(adapter, port, filled)
+    }
+
+    /// Whether what comes next will be moved by [`Assembly::fill`], into memory that is not the client's yet, or that it shares.
+    pub(crate) fn moves(&self, sources: &[Source]) -> bool {
+        let is_pooled = |source: &Source| matches!(source, Source::Piece(Piece::Pooled(_)));
+        self.posted.is_some() || self.is_ready || !sources.iter().all(is_pooled)
+    }
+
+    /// Has what has come lie in the input, or in place of it; with `summed`, in memory in which more can come if the sum is wrong. Returns
+    /// how many bytes the host has copied.
+    pub(crate) fn fill(
+        &mut self,
+        adapter: &mut dyn Adapter,
+        port: Port,
+        summed: Option<&mut Summed>,
+    ) -> Result<usize, Error> {
         self.own(adapter, port);
-        let filled = if self.posted.is_some() {
-            self.move_in(adapter, port)
-        } else if self.parts.iter().all(|part| matches!(part.from, Source::Piece(Piece::Pooled(_)))) {
+        let all = |is_such: fn(&Piece) -> bool| {
+            self.parts.iter().all(|part| matches!(&part.from, Source::Piece(piece) if is_such(piece)))
+        };
+        let is_pooled = all(|piece| matches!(piece, Piece::Pooled(_)));
+        let is_outboard = all(|piece| matches!(piece, Piece::Outboard(_)));
+        let takes_place = summed.is_none() && !self.is_ready;
+        if self.posted.is_some() {
+            self.move_in(adapter, port, summed)
+        } else if takes_place && is_pooled {
             self.overlay()
-        } else if self.parts.iter().all(|part| matches!(part.from, Source::Piece(Piece::Outboard(_)))) {
+        } else if takes_place && is_outboard {
             self.link()
         } else {
-            self.copy(adapter, port)
-        };
+            let copied = self.copy(adapter, port, summed)?;
+            // The adapter transfers what is in its memory.
+            Ok(if is_outboard { 0 } else { copied })
+        }
+    }
+
+    /// Forgets what has come, for something else to come.
+    pub(crate) fn forget(&mut self) {
+        self.parts.clear();
+        self.received = 0;
+    }
+
+    /// Takes the input, which was filled, back from the adapter, and has it passed to the client.
+    pub(crate) fn end(
+        mut self,
+        adapter: &mut dyn Adapter,
+        port: Port,
+        filled: Result<usize, Error>,
+    ) -> Finished {
         self.withdraw(adapter, port);
         let told = filled.and_then(|copied| self.request.set_actual(0, self.received).map(|()| copied));
         let (copied, result) = told.map_or_else(|error| (0, Err(error)), |copied| (copied, Ok(())));
@@ -299,9 +350,13 @@ impl Assembly {
     }
 
     /// Moves what has come to its place in the pinned memory.
-    fn move_in(&mut self, adapter: &dyn Adapter, port: Port) -> Result<usize, Error> {
+    fn move_in(
+        &mut self,
+        adapter: &dyn Adapter,
+        port: Port,
+        summed: Option<&mut Summed>,
+    ) -> Result<usize, Error> {
         let mut parts = std::mem::take(&mut self.parts);
-        parts.retain(|part| !matches!(part.from, Source::InPlace(_)));
         // The first one is moved first, each to where nothing lies that is still to be moved: if none moves up.
         let moves_up = |part: &Part| match &part.from {
             Source::Piece(piece @ Piece::Posted { at, .. }) => {
@@ -317,7 +372,7 @@ impl Assembly {
         let Some(pin) = self.posted.as_ref().and_then(|posted| posted.pin.as_ref()) else {
             return Ok(copied);
         };
-        Ok(copied + store(&parts, &pin.data(), adapter, port)?)
+        Ok(copied + store(&parts, &pin.data(), adapter, port, summed)?)
     }
 
     /// Overlays pooled buffers on the input's elements.
@@ -370,9 +425,15 @@ impl Assembly {
     }
 
     /// Copies what has come into memory that is made for the request.
-    fn copy(&mut self, adapter: &dyn Adapter, port: Port) -> Result<usize, Error> {
+    fn copy(
+        &mut self,
+        adapter: &dyn Adapter,
+        port: Port,
+        summed: Option<&mut Summed>,
+    ) -> Result<usize, Error> {
         let parts = std::mem::take(&mut self.parts);
-        store(&parts, &self.request.ready(0)?, adapter, port)
+        self.is_ready = true;
+        store(&parts, &self.request.ready(0)?, adapter, port, summed)
     }
 }
 
@@ -388,101 +449,44 @@ impl Posted {
     }
 }
 
-impl Source {
-    /// How many bytes.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::InPlace(len) => *len,
-            Self::Piece(piece) => piece.len(),
-            Self::Copied(bytes) => bytes.len(),
-        }
-    }
-
-    /// Cuts it in two, the first `middle` bytes, or as many as there are, and the rest.
-    pub(crate) fn cut(self, middle: usize) -> (Self, Self) {
-        let middle = middle.min(self.len());
-        match self {
-            Self::InPlace(len) => (Self::InPlace(middle), Self::InPlace(len - middle)),
-            Self::Piece(piece) => {
-                let (first, rest) = piece.cut(middle);
-                (Self::Piece(first), Self::Piece(rest))
-            }
-            Self::Copied(mut bytes) => {
-                let rest = bytes.split_off(middle);
-                (Self::Copied(bytes), Self::Copied(rest))
-            }
-        }
-    }
-
-    /// Copies the bytes if they lie in memory of this request, which is about to be over; returns how many it has copied.
-    pub(crate) fn leave(&mut self, adapter: &dyn Adapter, port: Port, id: PostingId) -> usize {
-        if !matches!(self, Self::Piece(Piece::Posted { posting, .. }) if *posting == id) {
-            return 0;
-        }
-        *self = Self::Copied(self.with(adapter, port, |data| data.to_vec()));
-        self.len()
-    }
-
-    fn into_piece(self) -> Option<Piece> {
-        match self {
-            Self::Piece(piece) => Some(piece),
-            Self::InPlace(_) | Self::Copied(_) => None,
-        }
-    }
-
-    /// Shows the bytes; none if they are in place, or gone.
-    pub(crate) fn with<R>(&self, adapter: &dyn Adapter, port: Port, see: impl FnOnce(Data<'_>) -> R) -> R {
-        match self {
-            Self::InPlace(_) => see(Data::default()),
-            Self::Copied(bytes) => see(bytes[..].into()),
-            Self::Piece(piece) => with_bytes(piece, adapter, port, see),
-        }
+impl Default for Summed {
+    fn default() -> Self {
+        Self { sum: Sum::new(Checksum::Internet), read: 0 }
     }
 }
 
-/// Copies parts to their places, the first one first; returns how many bytes. It fails if some are gone: nobody is to get what lies there.
+/// Copies parts to their places, the first one first, and sums all; returns how many bytes it has copied. It fails if some are gone: nobody
+/// is to get what lies there.
 fn store<'p>(
     parts: impl IntoIterator<Item = &'p Part>,
     into: &DataMut<'_>,
     adapter: &dyn Adapter,
     port: Port,
+    mut summed: Option<&mut Summed>,
 ) -> Result<usize, Error> {
     let mut copied = 0;
     for Part { to, from } in parts {
-        let len = from.with(adapter, port, |data| into.part(*to..*to + data.len()).copy_data(&data));
+        if let Source::InPlace(len) = from {
+            if let Some(Summed { sum, read }) = &mut summed {
+                sum.add_data(&into.part(*to..*to + len).into_data());
+                *read += len;
+            }
+            continue;
+        }
+        let len = from.with(adapter, port, |data| {
+            let (len, place) = (data.len(), into.part(*to..*to + data.len()));
+            match &mut summed {
+                Some(Summed { sum, .. }) => Frame::new(data).store_summed(0..len, &place, sum),
+                None => {
+                    place.copy_data(&data);
+                }
+            }
+            len
+        });
         if len < from.len() {
             return Err(Error::Dropped);
         }
         copied += len;
     }
     Ok(copied)
-}
-
-/// Shows a piece's bytes to `see`, where they lie; none if they are in a segment that the adapter has no more.
-pub(crate) fn with_bytes<R>(
-    piece: &Piece,
-    adapter: &dyn Adapter,
-    port: Port,
-    see: impl FnOnce(Data<'_>) -> R,
-) -> R {
-    match piece {
-        Piece::Pooled(overlay) => see(overlay.data().into_data()),
-        Piece::Outboard(buffer) => see(buffer.data()),
-        Piece::Posted { posting, segment, at, len } => match adapter.segment(port, *posting, *segment) {
-            Some(segment) => segment.with(*at..at + len, see),
-            None => see(Data::default()),
-        },
-    }
-}
-
-/// Cuts pieces down to bytes `range` of them all.
-pub(crate) fn within(pieces: SmallVec<[Piece; 4]>, range: Range<usize>) -> SmallVec<[Piece; 4]> {
-    let mut at = 0;
-    let part = |piece: Piece| {
-        let (start, end) = (at, at + piece.len());
-        at = end;
-        let (from, to) = (range.start.clamp(start, end) - start, range.end.clamp(start, end) - start);
-        (from < to).then(|| piece.cut(to).0.cut(from).1)
-    };
-    pieces.into_iter().filter_map(part).collect()
 }

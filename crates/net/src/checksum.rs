@@ -149,6 +149,17 @@ impl Sum {
     }
 }
 
+/// The ones' complement sum of data that has this Internet checksum, high byte first.
+pub(crate) fn ones_complement(checksum: u32) -> u16 {
+    (!(checksum as u16)).to_be()
+}
+
+/// The ones' complement sum of two such sums.
+pub(crate) fn plus(one: u16, other: u16) -> u16 {
+    let (sum, carry) = one.overflowing_add(other);
+    sum + u16::from(carry)
+}
+
 /// The ones' complement sum of the little-endian 16-bit words of `bytes`, the last one filled up with a zero; unfolded.
 ///
 /// Limits: exact for up to 32 GiB.

@@ -12,8 +12,9 @@
 //! The same code is a server in its clients' process or, behind a listener, in one of its own. There, posted buffers come from the pool that
 //! the server has lent to the client, so they change places with the client's; the adapter's own buffers may hold other clients' data, and
 //! are copied.
-//! Invariants: nothing is stored for a request that is over. A frame that is dropped changes no client's buffer, and takes no request's place.
-//! Requests are replied to without the server's lock: what follows from a reply may make requests of this server.
+//! Invariants: nothing is stored for a request that is over. A frame that is dropped changes no client's buffer, but for one that is shared
+//! ([`Verifying`]), and takes no request's place. Requests are replied to without the server's lock: what follows from a reply may make
+//! requests of this server.
 //! Trust: frames are anybody's. A datagram is taken for what its headers say only as far as there are bytes in the adapter's memory, which is
 //! read again after the adapter has looked at the frame: a port's own program, too, is run on what was stored. A client's port is its own, and what it can have is bounded ([`Limits`]). A
 //! server in a process of its own shows a client the memory in which its requests wait: also what came to its port and was dropped, since
@@ -56,7 +57,7 @@ pub use argument::{
     APART, ARRIVED, Arrived, OPENED, Open, open_argument, opened, port_argument, send_argument,
 };
 pub use counters::{COUNTERS, Counters};
-pub use options::{Limits, Options, Summing};
+pub use options::{Limits, Options, Summing, Verifying};
 pub use services::{CLOSE, OPEN, RECEIVE, SEND, STATISTICS};
 pub use socket::Socket;
 

@@ -4,11 +4,12 @@
 //! How: a frame is a view of bytes in the sender's buffers. Damage on the way is a list of changes that are made behind that copy, so a
 //! damaged frame needs no memory of its own.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use genie_memory::{Data, DataMut};
 
-use crate::checksum::Sum;
+use crate::checksum::{Checksum, Sum, ones_complement, plus};
 
 /// Half of a small first-level cache.
 const BLOCK: usize = 16 << 10;
@@ -22,17 +23,27 @@ pub type Flip = (usize, u8);
 pub struct Frame<'f> {
     bytes: Data<'f>,
     flips: &'f [Flip],
+    tally: Option<&'f Tally>,
 }
+
+/// The ones' complement sum of bytes of a frame that were stored, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Cell<u16>);
 
 impl<'f> Frame<'f> {
     /// A frame that arrives as it was sent.
     pub fn new(bytes: Data<'f>) -> Self {
-        Self { bytes, flips: &[] }
+        Self::damaged(bytes, &[])
     }
 
     /// A frame in which bits were turned over that its own check did not find.
     pub fn damaged(bytes: Data<'f>, flips: &'f [Flip]) -> Self {
-        Self { bytes, flips }
+        Self { bytes, flips, tally: None }
+    }
+
+    /// The same frame, of which what is stored is added to `tally`.
+    pub(crate) fn tallied<'t>(&'t self, tally: &'t Tally) -> Frame<'t> {
+        Frame { tally: Some(tally), ..self.clone() }
     }
 
     /// How many bytes it has.
@@ -45,7 +56,7 @@ impl<'f> Frame<'f> {
         self.bytes.is_empty()
     }
 
-    /// Copies bytes from `at` on to `into`, as many as there are; returns how many.
+    /// Looks at bytes from `at` on: copies them to `into`, as many as there are; returns how many.
     pub fn read(&self, at: usize, into: &mut [u8]) -> usize {
         let range = self.range(at, into.len());
         let len = self.bytes.part(range.clone()).copy_to(into);
@@ -60,6 +71,11 @@ impl<'f> Frame<'f> {
     /// # Panics
     /// When the frame is shorter.
     pub fn store(&self, from: Range<usize>, into: &DataMut<'_>) {
+        if let Some(tally) = self.tally {
+            let mut sum = Sum::new(Checksum::Internet);
+            self.store_summed(from.clone(), into, &mut sum);
+            return tally.add(from.start, sum);
+        }
         into.copy_data(&self.bytes.part(from.clone()));
         for (place, bits) in self.flips_in(&from) {
             let byte = into.part(place - from.start..place - from.start + 1);
@@ -69,7 +85,17 @@ impl<'f> Frame<'f> {
         }
     }
 
-    /// The same, and adds the bytes to `sum`, as they are stored. Each is loaded once from the sender's memory.
+    /// The same, into bytes that are the adapter's own, and as many as there are.
+    pub fn store_bytes(&self, at: usize, into: &mut [u8]) {
+        let len = self.read(at, into);
+        if let Some(tally) = self.tally {
+            let mut sum = Sum::new(Checksum::Internet);
+            sum.add(&into[..len]);
+            tally.add(at, sum);
+        }
+    }
+
+    /// Stores bytes `from` into as many of `into`, and adds them to `sum`, as they are stored. Each is loaded once from the sender's memory.
     ///
     /// # Panics
     /// When the frame is shorter.
@@ -119,6 +145,20 @@ impl<'f> Frame<'f> {
     }
 }
 
+impl Tally {
+    /// Adds bytes from byte `at` of the frame on, which have this sum.
+    fn add(&self, at: usize, sum: Sum) {
+        let sum = ones_complement(sum.finish());
+        let sum = if at.is_multiple_of(2) { sum } else { sum.swap_bytes() };
+        self.0.set(plus(self.0.get(), sum));
+    }
+
+    /// The sum of all that was stored, high byte first.
+    pub(crate) fn sum(&self) -> u16 {
+        self.0.get()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use genie_conformance::{Guard, Setup};
@@ -155,6 +195,18 @@ mod tests {
                     frame.store(part.clone(), &plain.data().part(part.clone()));
                     frame.sum(part, &mut sums[1]);
                 }
+                let (tally, mut own) = (Tally::default(), vec![0; bytes.len()]);
+                // In any order, to either kind of memory.
+                for (number, part) in cuts.windows(2).enumerate().rev() {
+                    let (part, tallied) = (part[0]..part[1], frame.tallied(&tally));
+                    match number % 2 {
+                        0 => tallied.store_bytes(part.start, &mut own[part]),
+                        _ => tallied.store(part.clone(), &stored.data().part(part)),
+                    }
+                }
+                let whole = ones_complement(Checksum::Internet.of(&expected));
+                // Zero and 0xffff are one number.
+                prop_assert_eq!(tally.sum() % 0xffff, whole % 0xffff);
                 prop_assert_eq!(stored.data().mismatch(&expected), None);
                 prop_assert_eq!(plain.data().mismatch(&expected), None);
                 prop_assert_eq!(sums.map(Sum::finish), [kind.of(&expected); 2]);

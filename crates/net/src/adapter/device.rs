@@ -6,6 +6,7 @@ use super::program::Program;
 use super::received::Received;
 use super::segment::{Port, Posting, PostingId, Segment};
 use crate::Frame;
+use crate::frame::Tally;
 
 /// How far an adapter supports copy avoidance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,6 +75,20 @@ pub trait Adapter: Send {
     /// # Errors
     /// Why it was dropped.
     fn arrive(&mut self, frame: &Frame<'_>) -> Result<Received, Dropped>;
+
+    /// The same, and sums the frame's bytes as it stores them, each by [`Frame::store`] or [`Frame::store_bytes`] and once
+    /// ([`Received::sum`]). It need not know what they mean. Of an adapter that cannot sum, the driver gets no sum.
+    ///
+    /// # Errors
+    /// As [`Adapter::arrive`].
+    ///
+    /// # Source
+    /// Thesis §6.7.
+    fn arrive_summed(&mut self, frame: &Frame<'_>) -> Result<Received, Dropped> {
+        let tally = Tally::default();
+        let received = self.arrive(&frame.tallied(&tally))?;
+        Ok(Received { sum: Some(tally.sum()), ..received })
+    }
 
     /// Adds a request's buffering to its port's list, at the tail, or at the head if it is to be filled next.
     ///

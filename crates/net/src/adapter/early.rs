@@ -54,7 +54,7 @@ impl Adapter for EarlyDemultiplexing {
         let rest = self.counters.stored(len, rest.ok_or(Dropped::NoBuffers))?;
         let mut received = Received { port: parsed.map(|parsed| parsed.port), ..Received::of(len) };
         received.header = smallvec![0; header];
-        frame.read(0, &mut received.header);
+        frame.store_bytes(0, &mut received.header);
         if let Some(list) = list {
             list.store(&plan, frame, header);
             received.pieces = list.commit(&plan, End::DropsSegment).0;

@@ -51,7 +51,7 @@ impl Memory {
         let len = frame.len();
         self.take(len)?;
         let mut held = Held { bytes: vec![0; len].into(), memory: Arc::clone(self) };
-        frame.read(0, &mut held.bytes);
+        frame.store_bytes(0, &mut held.bytes);
         Some(Buffer { held: Arc::new(held), range: 0..len })
     }
 

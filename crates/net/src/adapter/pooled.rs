@@ -40,7 +40,7 @@ impl Adapter for Pooled {
         let mut header: SmallVec<[u8; 64]> = smallvec![0; self.header.unwrap_or(0).min(len)];
         let pieces = self.pool.store(frame, header.len()..len);
         let pieces = self.counters.stored(len, pieces.ok_or(Dropped::NoBuffers))?;
-        frame.read(0, &mut header);
+        frame.store_bytes(0, &mut header);
         Ok(Received { header, pieces, ..Received::of(len) })
     }
 

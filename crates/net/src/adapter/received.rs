@@ -13,6 +13,9 @@ pub struct Received {
     pub port: Option<Port>,
     /// How long it was.
     pub len: usize,
+    /// The ones' complement sum of all its bytes, as they were stored, where the adapter was asked to sum them: that of words with their
+    /// high byte first.
+    pub sum: Option<u16>,
     /// Its first bytes, where the adapter takes headers off.
     pub header: SmallVec<[u8; 64]>,
     /// Where the bytes are that follow the header, in order.
@@ -88,6 +91,7 @@ impl Received {
         Self {
             port: None,
             len,
+            sum: None,
             header: SmallVec::new(),
             pieces: SmallVec::new(),
             trailer: SmallVec::new(),

@@ -60,9 +60,7 @@ impl Segment {
                 let start = range.start + at;
                 frame.store(from, &pin.data().part(start..start + len));
             }
-            Self::Own(bytes) => {
-                frame.read(from.start, &mut bytes[at..at + len]);
-            }
+            Self::Own(bytes) => frame.store_bytes(from.start, &mut bytes[at..at + len]),
             Self::Overlay(overlay) => {
                 frame.store(from, &overlay.data().part(at..at + len));
             }

@@ -57,8 +57,8 @@ impl Adapter for SnapOff {
         let rest = self.counters.stored(len, rest.ok_or(Dropped::NoBuffers))?;
         let mut received = Received { port: parsed.map(|parsed| parsed.port), ..Received::of(len) };
         (received.header, received.trailer) = (smallvec![0; header], smallvec![0; trailer]);
-        frame.read(0, &mut received.header);
-        frame.read(data.end, &mut received.trailer);
+        frame.store_bytes(0, &mut received.header);
+        frame.store_bytes(data.end, &mut received.trailer);
         if let Some(list) = list {
             list.store(&plan, frame, header);
             (received.pieces, received.ended) = list.commit(&plan, end);

@@ -9,9 +9,10 @@ use genie_memory::Space;
 
 use super::argument::{Arrived, Open};
 use super::counters::Counters;
-use super::options::Options;
+use super::options::{Options, Verifying};
 use super::{Datagrams, Socket};
 use crate::adapter::{Approximation, EarlyDemultiplexing, Layout, Outboard, Pool, Pooled, Program, SnapOff};
+use crate::checksum::{Checksum, ones_complement};
 use crate::packet::{Between, Header, Hosts};
 use crate::wire::Station;
 use crate::{Adapter, Frame};
@@ -21,14 +22,21 @@ const PORT: u16 = 7;
 /// Has frames arrive, and requests wait and end, as `input` says: an adapter, whether the port has a program, and steps.
 ///
 /// # Panics
-/// When a frame is neither received nor counted, or more comes than there is room for.
+/// When a frame is neither received nor counted, more comes than there is room for, or it makes a difference to what is received whether
+/// the adapter sums or the host.
 pub fn check(genie: &Interface, input: &[u8]) {
+    run(genie, input, Verifying::Integrated);
+    let [read, by_adapter] = [Verifying::Separate, Verifying::Adapter].map(|by| run(genie, input, by));
+    assert_eq!(by_adapter, Counters { summed: 0, by_adapter: read.summed, ..read });
+}
+
+fn run(genie: &Interface, input: &[u8], verifying: Verifying) -> Counters {
     let mut input = input.iter().copied();
-    let Some(level) = input.next() else { return };
+    let Some(level) = input.next() else { return Counters::default() };
     let (adapter, has_program) = (adapter(genie.space(), level), level >= 128);
     let station = [2, 0, 0, 0, 0, 1];
-    let server =
-        Datagrams::new(genie.clone(), adapter, Options::new(station, [IpAddr::from(Ipv4Addr::LOCALHOST)]));
+    let options = Options { verifying, ..Options::new(station, [IpAddr::from(Ipv4Addr::LOCALHOST)]) };
+    let server = Datagrams::new(genie.clone(), adapter, options);
     let (handle, station) = (ServerHandle::new(server.clone()), server.station());
     let apart = has_program.then(|| Program::lengths(3, 2));
     let socket =
@@ -43,6 +51,7 @@ pub fn check(genie: &Interface, input: &[u8]) {
             _ => {
                 let mut frame = datagram(&input.by_ref().take(len).collect::<Vec<_>>());
                 let (at, bits) = (input.next().unwrap_or(0), input.next().unwrap_or(0));
+                frame.extend(vec![at; usize::from(at % 20)]);
                 frame[usize::from(at) % 64 % len.max(42)] ^= bits;
                 station.arrive(&Frame::new(frame[..].into()));
             }
@@ -52,11 +61,13 @@ pub fn check(genie: &Interface, input: &[u8]) {
     // What waits is received now.
     received +=
         std::iter::repeat_with(|| end((ask(&socket, 1), 1))).take_while(|count| *count > 0).sum::<u64>();
+    let counters = server.counters();
     let Counters { received: told, damaged, strange, rejected, full, unclaimed, misled, malformed, .. } =
-        server.counters();
+        counters;
     assert_eq!(told, received, "datagrams are received");
     let dropped = damaged + strange + rejected + full + unclaimed + misled + malformed;
     assert_eq!(server.adapter().packets, received + dropped, "packets are received or dropped");
+    counters
 }
 
 fn adapter(space: &Space, level: u8) -> Box<dyn Adapter> {
@@ -73,16 +84,17 @@ fn adapter(space: &Space, level: u8) -> Box<dyn Adapter> {
     }
 }
 
-/// A frame with a datagram, without a checksum, for the port.
+/// A frame with a datagram for the port.
 fn datagram(data: &[u8]) -> Vec<u8> {
     let host = Ipv4Addr::LOCALHOST;
-    let header = Header {
+    let mut header = Header {
         stations: Between { from: [2, 0, 0, 0, 0, 2], to: [2, 0, 0, 0, 0, 1] },
         hosts: Hosts::V4(Between { from: host, to: host }),
         ports: Between { from: 1, to: PORT },
         len: data.len() as u16,
         checksum: 0,
     };
+    header.checksum = header.udp_sum(ones_complement(Checksum::Internet.of(data)));
     [&header.build().expect("a header"), data].concat()
 }
 

@@ -11,8 +11,12 @@ pub struct Counters {
     pub received: u64,
     /// How many of their bytes the server has copied, to or from its clients' buffers; what data passing copies, receipts tell.
     pub copied: u64,
-    /// How many bytes were read for checksums alone.
+    /// How many bytes of data were read for checksums alone.
     pub summed: u64,
+    /// How many were summed while they were copied, or transferred from the adapter's own memory.
+    pub integrated: u64,
+    /// How many the adapter has summed.
+    pub by_adapter: u64,
     /// Datagrams that were dropped since their checksum was wrong.
     pub damaged: u64,
     /// Datagrams that came from elsewhere than the peer of their port.
@@ -30,7 +34,7 @@ pub struct Counters {
 }
 
 /// How many numbers there are.
-const COUNT: usize = 12;
+const COUNT: usize = 14;
 /// How long the argument is that comes back from [`STATISTICS`](super::STATISTICS).
 pub const COUNTERS: usize = 8 * COUNT;
 
@@ -49,11 +53,11 @@ impl Counters {
     }
 
     fn numbers(&mut self) -> [&mut u64; COUNT] {
-        let Self { sent, unsent, received, copied, summed, .. } = self;
+        let Self { sent, unsent, received, copied, summed, integrated, by_adapter, .. } = self;
         let Self { damaged, strange, rejected, full, unclaimed, misled, malformed, .. } = self;
         [
-            sent, unsent, received, copied, summed, damaged, strange, rejected, full, unclaimed, misled,
-            malformed,
+            sent, unsent, received, copied, summed, integrated, by_adapter, damaged, strange, rejected, full,
+            unclaimed, misled, malformed,
         ]
     }
 }

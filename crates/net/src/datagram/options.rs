@@ -22,11 +22,17 @@ pub struct Options {
     pub mtu: usize,
     /// What is done for the checksum of a datagram that is sent ([`Summing::Separate`]).
     pub summing: Summing,
+    /// What is done for the checksum of a datagram that arrives ([`Verifying::Separate`]).
+    pub verifying: Verifying,
     /// What clients may have.
     pub limits: Limits,
 }
 
 /// What is done for the checksum of a datagram that is sent.
+///
+/// The adapter does not sum: the checksum is in front of the data, so it would have to keep all of a frame in memory of its own first
+/// (§6.7), and over a [`Wire`](crate::Wire) a frame's bytes are stored once, from the sender's memory to where the receiver's adapter puts
+/// them. To keep the frame in other memory first is [`Summing::Integrated`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Summing {
     /// Nothing: it has none. Over IPv6, which does not allow that, it is [`Summing::Separate`].
@@ -35,6 +41,28 @@ pub enum Summing {
     Separate,
     /// The data is copied, and summed meanwhile. The client has its reply before the datagram is sent.
     Integrated,
+}
+
+/// What is done for the checksum of a datagram that arrives. [`Counters`](super::Counters) say how many bytes were summed in each way.
+///
+/// A damaged datagram is dropped, and counted; the request for which it would have been waits for the next one. If the client has asked for
+/// strong integrity, its buffer is as it was. By share, an adapter stores what comes into the client's buffer before anybody knows the sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verifying {
+    /// The data is read.
+    Separate,
+    /// The data is summed while the server moves it: from the adapter's own memory to the host's, as Medusa and Afterburner do (§6.8), or
+    /// from where the adapter has stored it to where the request's input is. By emulated copy the target is a buffer of the system's, whose
+    /// granules change places with the client's; only by share is it the client's buffer, where damaged data may so be found.
+    ///
+    /// What the server does not move is read: data that is in its place already, or will be, in the adapter's pooled buffers. Those the
+    /// interface copies or swaps, straight into the client's buffer: to sum there would spoil it, and to sum on the way to another buffer
+    /// would be a second copy. A datagram that waits for a request is verified when that comes.
+    Integrated,
+    /// The adapter sums all of the frame as it stores it, and the server subtracts what is not data, of which it has read the headers
+    /// anyway. With [`Outboard`](crate::adapter::Outboard) this is how the Gigabit Nectar's WCAB does it (§6.8). What an adapter does not
+    /// sum is read.
+    Adapter,
 }
 
 /// What clients may have.
@@ -80,6 +108,7 @@ impl Options {
             neighbours: HashMap::new(),
             mtu: 1500,
             summing: Summing::Separate,
+            verifying: Verifying::Separate,
             limits: Limits::default(),
         }
     }

@@ -15,6 +15,7 @@ use super::options::Options;
 use crate::Adapter;
 use crate::adapter::{Port, Program, Support};
 use crate::assembly::{Assembly, Sources};
+use crate::packet::Header;
 
 /// The ports that are given to those who want any.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 49_152..=u16::MAX;
@@ -58,6 +59,8 @@ pub(super) struct Bound {
 pub(super) struct Datagram {
     pub(super) arrived: Arrived,
     pub(super) sources: Sources,
+    /// What its headers say, if its checksum is still to be verified.
+    pub(super) unverified: Option<Header>,
 }
 
 /// What a client has.

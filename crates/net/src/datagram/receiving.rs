@@ -1,17 +1,20 @@
 //! Receiving: from a frame to the request of the client whose datagram it is.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
-use genie_io::{Incoming, ServerError};
+use genie_io::{Error, Incoming, ServerError};
+use genie_memory::Data;
 use genie_sys::Errno;
 use smallvec::{SmallVec, smallvec};
 
 use super::argument::{APART, ARRIVED, Arrived, refusal};
 use super::counters::Counters;
+use super::options::Verifying;
 use super::ports::{Datagram, State};
 use crate::adapter::{Parsed, Piece, Port, PostingId, Program, Received, Support};
-use crate::assembly::{Assembly, Laid, Source, Sources, with_bytes, within};
-use crate::checksum::{Checksum, Sum};
+use crate::assembly::{Assembly, Laid, Source, Sources, Summed, with_bytes, within};
+use crate::checksum::{Checksum, Sum, ones_complement, plus};
 use crate::packet::{HEADERS_MOST, Header, Hosts};
 use crate::{Adapter, Frame};
 
@@ -66,23 +69,27 @@ impl State {
         if let Err(error) = checked {
             return Over::refused(request, error);
         }
-        match self.dequeue(number) {
-            Some(datagram) => Some(self.pass(Assembly::new(request), number, datagram)),
-            None => self.wait(request, number),
+        let mut assembly = Assembly::new(request);
+        while let Some(datagram) = self.dequeue(number) {
+            let over = self.pass(assembly, number, datagram);
+            if over.is_some() {
+                return over;
+            }
+            assembly = self.next_waiting(number, |_| true)?;
         }
+        self.wait(assembly, number)
     }
 
     /// Has a request wait for a datagram, where the adapter can store it if it keeps lists for ports.
-    fn wait(&mut self, request: Incoming, number: u16) -> Option<Over> {
+    fn wait(&mut self, mut assembly: Assembly, number: u16) -> Option<Over> {
         let most = self.options.limits.waiting;
         let (bound, support) = (self.ports.get_mut(&number)?, self.adapter.support());
         let usage = self.clients.get_mut(&bound.client)?;
         if usage.waiting >= most {
             let error =
                 refusal(Errno::NOBUFS, format!("a client may have {most} requests wait for datagrams"));
-            return Over::refused(request, error);
+            return Over::refused(assembly.into_request(), error);
         }
-        let mut assembly = Assembly::new(request);
         if matches!(support, Support::EarlyDemultiplexing | Support::SnapOff) {
             self.postings += 1;
             let (id, room) = (PostingId(self.postings), Laid::Data(assembly.left()));
@@ -100,7 +107,11 @@ impl State {
 
     /// A frame arrives: perhaps it ends a request.
     pub(super) fn arrive(&mut self, frame: &Frame<'_>) -> Overs {
-        let Ok(received) = self.adapter.arrive(frame) else { return Overs::new() };
+        let stored = match self.options.verifying {
+            Verifying::Adapter => self.adapter.arrive_summed(frame),
+            Verifying::Separate | Verifying::Integrated => self.adapter.arrive(frame),
+        };
+        let Ok(received) = stored else { return Overs::new() };
         self.adapter.processed(&received);
         let (port, used) = (received.port.unwrap_or(Port(0)), used(&received));
         let over = match self.examine(received) {
@@ -122,7 +133,8 @@ impl State {
 
     /// Finds out whether a packet is a datagram of an open port, and intact.
     fn examine(&mut self, received: Received) -> Result<(u16, Datagram), Dropped> {
-        let Ok((header, data)) = Header::parse(&self.head(&received), received.len) else {
+        let head = self.bytes(&received, 0..HEADERS_MOST.min(received.len));
+        let Ok((header, data)) = Header::parse(&head, received.len) else {
             return Err((0, |counters| counters.malformed += 1));
         };
         if !self.options.is_for_us(&header.stations, &header.hosts) {
@@ -142,12 +154,25 @@ impl State {
         if bound.peer.is_some_and(|peer| peer != from) {
             return Err((number, |counters| counters.strange += 1));
         }
+        let has_program = bound.apart.is_some();
+        let by_adapter = received.sum.map(|sum| {
+            let behind = self.bytes(&received, data.end..received.len);
+            sum_between(sum, &head[..data.start], &behind, data.end)
+        });
         let (start, taken) = (data.start, received.header.len());
         let sources = sources(received, data);
-        if header.checksum != 0 {
-            let sum = self.sum(port, &sources);
-            self.count(number, |counters| counters.summed += u64::from(header.len));
-            if !header.is_intact(sum) {
+        let mut unverified = Some(header).filter(|header| header.checksum != 0);
+        // What a program looks at is verified first.
+        let is_moved = self.options.verifying == Verifying::Integrated && !has_program;
+        if !is_moved && let Some(header) = unverified.take() {
+            let is_intact = match by_adapter {
+                Some(sum) => {
+                    self.count(number, |counters| counters.by_adapter += u64::from(header.len));
+                    header.is_intact(sum)
+                }
+                None => self.reads_intact(number, &header, &sources),
+            };
+            if !is_intact {
                 return Err((number, |counters| counters.damaged += 1));
             }
         }
@@ -158,30 +183,38 @@ impl State {
         };
         bound.headers = (start + header.len()).saturating_sub(taken);
         let len = sources.iter().map(Source::len).sum();
-        Ok((number, Datagram { arrived: Arrived { from, len, header, trailer }, sources }))
+        Ok((number, Datagram { arrived: Arrived { from, len, header, trailer }, sources, unverified }))
     }
 
-    /// The first bytes of a packet, from where the adapter has stored them.
-    fn head(&self, received: &Received) -> SmallVec<[u8; HEADERS_MOST]> {
-        let mut head = SmallVec::from_slice(&received.header[..received.header.len().min(HEADERS_MOST)]);
+    /// Bytes of a packet, from where the adapter has stored them.
+    fn bytes(&self, received: &Received, range: Range<usize>) -> SmallVec<[u8; HEADERS_MOST]> {
+        let (mut bytes, mut at) = (smallvec![0; range.len()], 0);
+        let mut see = |len: usize, data: Data<'_>| {
+            let part = range.start.clamp(at, at + len)..range.end.clamp(at, at + len);
+            // In a segment that the adapter has no more there are none.
+            if !part.is_empty() && data.len() == len {
+                let into = part.start - range.start..part.end - range.start;
+                data.part(part.start - at..part.end - at).copy_to(&mut bytes[into]);
+            }
+            at += len;
+        };
+        see(received.header.len(), received.header[..].into());
         for piece in &received.pieces {
-            let at = head.len();
-            head.resize(HEADERS_MOST.min(at + piece.len()), 0);
             let port = received.port.unwrap_or(Port(0));
-            with_bytes(piece, &*self.adapter, port, |data| data.copy_to(&mut head[at..]));
+            with_bytes(piece, &*self.adapter, port, |data| see(piece.len(), data));
         }
-        let left = HEADERS_MOST - head.len();
-        head.extend_from_slice(&received.trailer[..received.trailer.len().min(left)]);
-        head
+        see(received.trailer.len(), received.trailer[..].into());
+        bytes
     }
 
-    /// The ones' complement sum of data.
-    fn sum(&self, port: Port, sources: &[Source]) -> u16 {
+    /// Reads a datagram to find out whether it is intact.
+    fn reads_intact(&mut self, number: u16, header: &Header, sources: &[Source]) -> bool {
         let mut all = Sum::new(Checksum::Internet);
         for source in sources {
-            source.with(&*self.adapter, port, |data| all.add_data(&data));
+            source.with(&*self.adapter, Port(number.into()), |data| all.add_data(&data));
         }
-        sum(all.finish())
+        self.count(number, |counters| counters.summed += u64::from(header.len));
+        header.is_intact(ones_complement(all.finish()))
     }
 
     /// Passes a datagram to the request that has waited longest at its port, or has it wait.
@@ -190,7 +223,7 @@ impl State {
         let is_aborted = |assembly: &Assembly| assembly.request().is_aborted();
         let aborted: Vec<_> = std::iter::from_fn(|| self.next_waiting(number, is_aborted)).collect();
         match self.next_waiting(number, |_| true) {
-            Some(assembly) => overs.push(self.pass(assembly, number, datagram)),
+            Some(assembly) => overs.extend(self.pass(assembly, number, datagram)),
             None => {
                 // What was stored for a request that was aborted just now is to stay when the request goes.
                 for id in aborted.iter().filter_map(Assembly::posting) {
@@ -210,19 +243,65 @@ impl State {
         overs
     }
 
-    fn pass(&mut self, mut assembly: Assembly, number: u16, datagram: Datagram) -> Over {
-        let Datagram { arrived, sources } = datagram;
-        // What there is no room for is dropped.
-        let _ = sources.into_iter().find_map(|source| assembly.take(source));
-        let finished = assembly.finish(&mut *self.adapter, Port(number.into()));
+    /// Passes a datagram to a request. If the datagram is damaged, the request is the first one at its port that waits.
+    fn pass(&mut self, mut assembly: Assembly, number: u16, datagram: Datagram) -> Option<Over> {
+        let arrived = datagram.arrived.to_reply();
+        let Some(filled) = self.fill(&mut assembly, number, datagram) else {
+            self.count(number, |counters| counters.damaged += 1);
+            assembly.forget();
+            let bound = self.ports.get_mut(&number)?;
+            self.clients.get_mut(&bound.client)?.waiting += 1;
+            bound.waiting.push_front(assembly);
+            return None;
+        };
+        let finished = assembly.end(&mut *self.adapter, Port(number.into()), filled);
         let (mut request, copied) = (finished.request, finished.copied as u64);
-        let result = finished.result.and_then(|()| request.set_argument(&arrived.to_reply()));
+        let result = finished.result.and_then(|()| request.set_argument(&arrived));
         self.count(number, |counters: &mut Counters| {
             counters.received += 1;
             counters.copied += copied;
         });
-        Over { request, result: Some(result.map_err(ServerError::from)) }
+        Some(Over { request, result: Some(result.map_err(ServerError::from)) })
     }
+
+    /// Fills a request's input with a datagram; none if the datagram is damaged.
+    fn fill(
+        &mut self,
+        assembly: &mut Assembly,
+        number: u16,
+        datagram: Datagram,
+    ) -> Option<Result<usize, Error>> {
+        let Datagram { arrived, sources, unverified } = datagram;
+        // The sum of what is moved, if that is all, is had without reading it.
+        let moves = arrived.len <= assembly.left() && assembly.moves(&sources);
+        let mut summed = unverified.filter(|_| moves).map(|_| Summed::default());
+        if let Some(header) = unverified.filter(|_| !moves)
+            && !self.reads_intact(number, &header, &sources)
+        {
+            return None;
+        }
+        // What there is no room for is dropped.
+        let _ = sources.into_iter().find_map(|source| assembly.take(source));
+        let filled = assembly.fill(&mut *self.adapter, Port(number.into()), summed.as_mut());
+        if let (Some(header), Some(Summed { sum, read }), Ok(copied)) = (unverified, summed, &filled) {
+            let is_intact = header.is_intact(ones_complement(sum.finish()));
+            self.count(number, |counters| {
+                counters.summed += read as u64;
+                counters.integrated += (arrived.len - read) as u64;
+                counters.copied += if is_intact { 0 } else { *copied as u64 };
+            });
+            return is_intact.then_some(filled);
+        }
+        Some(filled)
+    }
+}
+
+/// The ones' complement sum of what lies between `head` and `behind`, which begins at byte `end`, where that of all is `sum`.
+fn sum_between(sum: u16, head: &[u8], behind: &[u8], end: usize) -> u16 {
+    let [head, behind] = [head, behind].map(|bytes| ones_complement(Checksum::Internet.of(bytes)));
+    // Headers have an even length: the words of what is behind them are those of the whole.
+    let behind = if end.is_multiple_of(2) { behind } else { behind.swap_bytes() };
+    plus(plus(sum, !head), !behind)
 }
 
 /// Takes the application's header and trailer off a datagram of `len` bytes, wherever the adapter has stored them; none if the program of its
@@ -289,7 +368,7 @@ fn used(received: &Received) -> Postings {
 }
 
 /// Where the bytes of a packet's data are.
-fn sources(received: Received, data: std::ops::Range<usize>) -> Sources {
+fn sources(received: Received, data: Range<usize>) -> Sources {
     let Received { header, pieces, trailer, .. } = received;
     let (front, middle) = (header.len(), pieces.iter().map(Piece::len).sum::<usize>());
     // An adapter that takes headers or trailers off may have taken too much.
@@ -310,9 +389,4 @@ fn sender(header: &Header) -> SocketAddr {
         Hosts::V6(hosts) => hosts.from.into(),
     };
     SocketAddr::new(from, header.ports.from)
-}
-
-/// The ones' complement sum of data that has this checksum, high byte first.
-pub(super) fn sum(checksum: u32) -> u16 {
-    (!(checksum as u16)).to_be()
 }

@@ -10,8 +10,7 @@ use super::argument::{self, refusal};
 use super::counters::Counters;
 use super::options::Summing;
 use super::ports::State;
-use super::receiving::sum;
-use crate::checksum::Checksum;
+use crate::checksum::{Checksum, ones_complement};
 use crate::packet::{Between, Header, Hosts};
 use crate::wire::TRANSMIT;
 
@@ -62,14 +61,19 @@ impl Datagrams {
             Summing::None if !is_v6 => {}
             _ if header.len == 0 => header.checksum = header.udp_sum(0),
             Summing::None | Summing::Separate => {
-                header.checksum = header.udp_sum(sum(Checksum::Internet.of_data(&request.output(0)?)));
+                header.checksum =
+                    header.udp_sum(ones_complement(Checksum::Internet.of_data(&request.output(0)?)));
                 sending.count(|counters| counters.summed += u64::from(header.len));
             }
             Summing::Integrated => {
                 let output = request.output(0)?;
                 let mut buffer = self.0.interface.allocate(output.len())?;
-                header.checksum = header.udp_sum(sum(Checksum::Internet.copy_data(&output, &mut buffer)));
-                sending.count(|counters| counters.copied += u64::from(header.len));
+                header.checksum =
+                    header.udp_sum(ones_complement(Checksum::Internet.copy_data(&output, &mut buffer)));
+                sending.count(|counters| {
+                    counters.copied += u64::from(header.len);
+                    counters.integrated += u64::from(header.len);
+                });
                 copy = Some(buffer);
             }
         }

@@ -8,18 +8,22 @@ use fastrand::Rng;
 use genie_conformance::bytes::{pattern, same};
 use genie_io::{Error, In, Out, Pending};
 use genie_net::datagram::{ARRIVED, Arrived, Counters, Open, RECEIVE, SEND, port_argument, send_argument};
-use genie_net::packet::{Between, Header, Hosts as Between4};
+use genie_net::packet::{Between, Header, Hosts as Ends};
 use genie_net::wire::{self, TRANSMIT};
 use genie_passing::Scheme;
 
 use crate::hosts::{Hosts, Level, STATIONS, address, host, out, room, synced, taken};
 
 /// The header of a datagram of these bytes from port 1 of host 0 to host 1.
-fn header(port: u16, bytes: &[u8]) -> Header {
-    let (IpAddr::V4(from), IpAddr::V4(to)) = (host(0, false), host(1, false)) else { unreachable!() };
+pub(crate) fn header(is_v6: bool, port: u16, bytes: &[u8]) -> Header {
+    let hosts = match (host(0, is_v6), host(1, is_v6)) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => Ends::V4(Between { from, to }),
+        (IpAddr::V6(from), IpAddr::V6(to)) => Ends::V6(Between { from, to }),
+        _ => unreachable!(),
+    };
     let header = Header {
         stations: Between { from: STATIONS[0], to: STATIONS[1] },
-        hosts: Between4::V4(Between { from, to }),
+        hosts,
         ports: Between { from: 1, to: port },
         len: bytes.len() as u16,
         checksum: 0,
@@ -31,7 +35,7 @@ fn header(port: u16, bytes: &[u8]) -> Header {
 
 impl Hosts {
     /// Has a frame arrive at host 1.
-    fn inject(&self, header: &[u8], data: &[u8]) {
+    pub(crate) fn inject(&self, header: &[u8], data: &[u8]) {
         let request = self.genie.request(&self.wires[1], TRANSMIT).out(Out::copy(header));
         request.and_out(Out::copy(data)).send().expect("a frame");
     }
@@ -44,7 +48,7 @@ fn frames_that_are_dropped_change_no_buffer_and_take_no_requests_place() {
         let from: SocketAddr = (host(0, false), 1).into();
         let peer = Some(from);
         let bob = hosts.opened(1, &Open { port: 9, peer, ..Open::default() });
-        let (right, len) = (header(9, &pattern(1, 5000)), 5000);
+        let (right, len) = (header(false, 9, &pattern(1, 5000)), 5000);
         let data = pattern(1, len);
         let mut buffers = [0xaa, 0xbb].map(|fill| {
             let mut buffer = hosts.genie.allocate(len).expect("memory");
@@ -67,7 +71,7 @@ fn frames_that_are_dropped_change_no_buffer_and_take_no_requests_place() {
             wrong(|header| header.ports.from = 2);
             wrong(|header| header.stations.to = STATIONS[0]);
             wrong(|header| {
-                let Between4::V4(hosts) = &mut header.hosts else { unreachable!() };
+                let Ends::V4(hosts) = &mut header.hosts else { unreachable!() };
                 hosts.to = hosts.from;
             });
             let bytes = right.build().expect("a header");
@@ -297,7 +301,7 @@ fn random_program(level: Level, mut random: Rng) {
             }
             7 => {
                 let bytes = pattern(random.u64(..), len.max(1));
-                let mut header = header(bob.port(), &bytes);
+                let mut header = header(random.bool(), bob.port(), &bytes);
                 header.checksum ^= 1 << random.u32(0..16);
                 hosts.inject(&header.build().expect("a header"), &bytes);
             }

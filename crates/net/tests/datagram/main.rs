@@ -13,3 +13,4 @@ mod hosts;
 mod limits;
 mod promises;
 mod schemes;
+mod sums;
