@@ -103,7 +103,7 @@ mod tests {
     use crate::experiments::synthetic;
     use crate::measurement::{Measured, StepResult};
     use crate::placement::Placement;
-    use crate::random::Random;
+    use fastrand::Rng;
 
     fn run(placement: Placement, sittings: &[u64]) -> Measurements {
         let step = |(sitting, median): (usize, &u64)| {
@@ -134,8 +134,8 @@ mod tests {
     /// Two runs of a program, or of two: 400 points in three sittings, of which each scatters by its own measure; at some points the
     /// second run takes longer.
     fn recorded(seed: u64, slower: &[usize]) -> Vec<Row> {
-        let mut random = Random::new(seed);
-        let mut scatter = || (0..12).map(|_| random.number() as f64 / u64::MAX as f64 - 0.5).sum::<f64>();
+        let mut random = Rng::with_seed(seed);
+        let mut scatter = || (0..12).map(|_| random.f64() - 0.5).sum::<f64>();
         let run = |run: usize, scatter: &mut dyn FnMut() -> f64| {
             let step = |sitting| {
                 let measured = (0..400).map(|point| {

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::random::Random;
+use fastrand::Rng;
 
 /// The document's name for data that is in no file.
 const GENERATED: &str = "generated";
@@ -43,10 +43,10 @@ impl Data {
 
     /// Generates pseudo-random bytes, always the same ones.
     pub fn generate(longest: usize) -> Self {
-        let mut random = Random::new(0x6765_6e69_6520_3031);
+        let mut random = Rng::with_seed(0x6765_6e69_6520_3031);
         let mut bytes = Vec::with_capacity(longest + 8);
         while bytes.len() < longest {
-            bytes.extend_from_slice(&random.number().to_le_bytes());
+            bytes.extend_from_slice(&random.u64(..).to_le_bytes());
         }
         bytes.truncate(longest);
         Self::new(GENERATED.to_owned(), bytes)

@@ -31,7 +31,6 @@ pub mod peer;
 pub mod placement;
 pub mod probe;
 pub mod protocol;
-pub mod random;
 pub mod report;
 pub mod runner;
 pub mod samples;

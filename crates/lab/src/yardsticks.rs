@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use crate::random::Random;
+use fastrand::Rng;
 
 /// How many keys the integer program puts into its tree.
 const KEYS: u64 = 20_000;
@@ -27,19 +27,19 @@ pub const UNCACHED: usize = 64 << 20;
 /// Runs the integer program once.
 pub fn integer_program() -> Duration {
     let begin = Instant::now();
-    black_box(count_and_write(&mut Random::new(1)));
+    black_box(count_and_write(&mut Rng::with_seed(1)));
     begin.elapsed()
 }
 
 /// Counts pseudo-random numbers in a tree, takes some out again, and adds up the rest after converting each number to
 /// decimal digits and back.
-fn count_and_write(random: &mut Random) -> u64 {
+fn count_and_write(random: &mut Rng) -> u64 {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for _ in 0..KEYS {
-        *counts.entry(random.number() % KEYS).or_default() += 1;
+        *counts.entry(random.u64(..KEYS)).or_default() += 1;
     }
     for _ in 0..KEYS / 4 {
-        counts.remove(&(random.number() % KEYS));
+        counts.remove(&(random.u64(..KEYS)));
     }
     let written = counts.iter().map(|(key, count)| format!("{key} {count}"));
     let read = written.filter_map(|text| {
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn the_integer_program_does_the_same_work_each_time() {
-        let [one, other] = [1, 1].map(|seed| count_and_write(&mut Random::new(seed)));
+        let [one, other] = [1, 1].map(|seed| count_and_write(&mut Rng::with_seed(seed)));
         assert_eq!(one, other);
-        assert_ne!(one, count_and_write(&mut Random::new(2)));
+        assert_ne!(one, count_and_write(&mut Rng::with_seed(2)));
     }
 
     #[test]

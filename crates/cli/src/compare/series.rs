@@ -16,13 +16,13 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use genie::{Direction, Error, Receipt, Scheme};
 use genie_baselines::{Baselines, Exchanged, Passing, mean_of_empty};
 use genie_lab::call::Call;
 use genie_lab::clock::CpuClock;
 use genie_lab::data::{Data, Verdict, sum};
 use genie_lab::probe::Probe;
-use genie_lab::random::Random;
 use genie_lab::touch::{self, Touch};
 
 use super::bench::{Bench, Place, Task};
@@ -62,7 +62,7 @@ pub(super) struct Series<'b> {
     /// The sum that the server replies, where it reads an output.
     sum: Option<u64>,
     memory: [Vec<u8>; 2],
-    random: Random,
+    random: Rng,
     cpu_clock: CpuClock,
 }
 
@@ -113,7 +113,7 @@ impl<'b> Series<'b> {
             task,
             sum,
             memory,
-            random: Random::new(len as u64),
+            random: Rng::with_seed(len as u64),
             cpu_clock: CpuClock::of_thread(),
         })
     }

@@ -10,8 +10,8 @@ use genie_fbufs::Pool;
 
 use crate::error::{Error, Result};
 use crate::probe::Probe;
-use crate::random::Random;
 use crate::transport::{self, Means, Partner};
+use fastrand::Rng;
 
 /// The settings in which two processes are, those that are alike first.
 pub(super) const PLACES: [&str; 2] = ["a CPU each", "one CPU"];
@@ -59,7 +59,7 @@ pub(super) fn take_turns<T>(
     seed: u64,
     mut turn: impl FnMut(usize) -> Result<Vec<T>>,
 ) -> Result<Vec<Vec<T>>> {
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let mut order: Vec<usize> = (0..subjects).collect();
     let mut samples: Vec<Vec<T>> = (0..subjects).map(|_| Vec::new()).collect();
     for round in 0..=rounds {

@@ -13,8 +13,8 @@ use crate::counter::{Counting, Event, Modes};
 use crate::error::{Error, Result};
 use crate::measurement::{Measured, Quantity};
 use crate::parties::{Measure, Parties, Route, Transfer, Transferred};
-use crate::random::Random;
 use crate::samples::nanoseconds;
+use fastrand::Rng;
 
 /// Rounds at the beginning that are not counted.
 pub(super) const WARM_UP: usize = 2;
@@ -79,7 +79,7 @@ impl Turns<'_> {
         let mut taken: Vec<Option<Taken>> = vec![Some(Taken::new()); self.subjects.len()];
         let mut hand_overs = Vec::new();
         let mut order: Vec<usize> = (0..self.subjects.len()).collect();
-        let mut random = Random::new(self.seed);
+        let mut random = Rng::with_seed(self.seed);
         for round in 0..WARM_UP + self.rounds {
             random.shuffle(&mut order);
             let counts = round >= WARM_UP;

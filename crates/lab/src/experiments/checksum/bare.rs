@@ -8,8 +8,8 @@ use super::{ID, Kind};
 use crate::experiment::Options;
 use crate::findings::{Axis, Curve, Figure, Table};
 use crate::measurement::{Measured, Measurements, Quantity};
-use crate::random::Random;
 use crate::samples::nanoseconds;
+use fastrand::Rng;
 
 /// The setting under which these measurements are kept.
 const SETTING: &str = "alone";
@@ -82,7 +82,7 @@ pub(super) fn measure(len: usize, options: &Options) -> Vec<Measured> {
         .collect();
     let mut samples = vec![Vec::new(); passes.len()];
     let mut order: Vec<usize> = (0..passes.len()).collect();
-    let mut random = Random::new(options.seed ^ len as u64);
+    let mut random = Rng::with_seed(options.seed ^ len as u64);
     for _ in 0..if options.smoke { ROUNDS_SMOKE } else { ROUNDS } {
         random.shuffle(&mut order);
         for &index in &order {

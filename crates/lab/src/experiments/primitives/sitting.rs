@@ -15,8 +15,8 @@ use crate::model::breakdown::Buffering;
 use crate::model::measured::{GRANULE, Side};
 use crate::operations::OperationTime;
 use crate::parties::{Measure, Parties, Transfer, Transferred};
-use crate::random::Random;
 use crate::samples::nanoseconds;
+use fastrand::Rng;
 use genie_net::Rate;
 
 /// How often each scheme passes data shorter than `LONG`.
@@ -52,7 +52,7 @@ pub(super) fn seconds(len: usize, smoke: bool) -> f64 {
 pub(super) struct Operations<'o> {
     options: &'o Options,
     parties: Parties,
-    random: Random,
+    random: Rng,
     /// The recorder of the pooled server's client.
     recorder: &'static Recorder,
 }
@@ -68,7 +68,7 @@ impl<'o> Operations<'o> {
         let parties = Parties::open(options.granule, longest)?;
         parties.set_rate(Rate::Unlimited)?;
         let recorder = Recorder::new(RECORDS);
-        Ok(Self { options, parties, random: Random::new(options.seed), recorder })
+        Ok(Self { options, parties, random: Rng::with_seed(options.seed), recorder })
     }
 
     /// Has the parties pass data once by each scheme, in any order.

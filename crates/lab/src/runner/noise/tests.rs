@@ -1,19 +1,19 @@
 use super::*;
 use crate::experiments::synthetic;
 use crate::measurement::Measured;
-use crate::random::Random;
+use fastrand::Rng;
 
 const POINTS: u64 = 40;
 const SITTINGS: usize = 3;
 const SAMPLES: usize = 31;
 
 /// About normal, with deviation 1: the sum of twelve numbers from -0.5 to 0.5.
-fn normal(random: &mut Random) -> f64 {
-    (0..12).map(|_| random.number() as f64 / u64::MAX as f64 - 0.5).sum()
+fn normal(random: &mut Rng) -> f64 {
+    (0..12).map(|_| random.f64() - 0.5).sum()
 }
 
 /// A run whose sittings scatter by `between`, and their samples by `within`, as shares.
-fn run(random: &mut Random, between: f64, within: f64) -> Measurements {
+fn run(random: &mut Rng, between: f64, within: f64) -> Measurements {
     let mut steps = Vec::new();
     for sitting in 0..SITTINGS {
         for x in 1..=POINTS {
@@ -42,7 +42,7 @@ fn agree(one: &Measurements, other: &Measurements) -> bool {
 
 #[test]
 fn runs_that_disagree_have_warned_whatever_the_scatter_between_sittings() {
-    let mut random = Random::new(4);
+    let mut random = Rng::with_seed(4);
     let (mut disagreed, mut warned) = (0, 0);
     for between in [0.0, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.3] {
         for _ in 0..30 {
@@ -60,14 +60,14 @@ fn runs_that_disagree_have_warned_whatever_the_scatter_between_sittings() {
 
 #[test]
 fn a_quiet_run_does_not_warn_though_its_samples_scatter() {
-    let noise = judge("latency", &run(&mut Random::new(5), 0.01, 0.1));
+    let noise = judge("latency", &run(&mut Rng::with_seed(5), 0.01, 0.1));
     assert_eq!(noise.warnings, [] as [String; 0]);
     assert_eq!((noise.points, noise.noisy), (POINTS as usize, 0));
 }
 
 #[test]
 fn a_warning_names_how_many_points_and_the_worst() {
-    let mut quiet = run(&mut Random::new(6), 0.0, 0.0);
+    let mut quiet = run(&mut Rng::with_seed(6), 0.0, 0.0);
     let far = quiet.steps.iter_mut().find(|step| step.sitting == 1 && step.measured[0].x == 7).unwrap();
     far.measured[0].samples = vec![105_000; SAMPLES];
     let noise = judge("latency", &quiet);
@@ -90,7 +90,7 @@ fn a_difference_within_the_clocks_resolution_is_no_noise() {
 
 #[test]
 fn stolen_time_and_moved_cpus_are_warned_of() {
-    let mut quiet = run(&mut Random::new(7), 0.0, 0.0);
+    let mut quiet = run(&mut Rng::with_seed(7), 0.0, 0.0);
     quiet.steps[3].steal = Some(0.051);
     quiet.steps[5].placement = Some(Placement::Far);
     let warnings = judge("latency", &quiet).warnings;
@@ -102,7 +102,7 @@ fn stolen_time_and_moved_cpus_are_warned_of() {
 
 #[test]
 fn steps_of_which_no_sitting_counts_are_named() {
-    let mut run = run(&mut Random::new(9), 0.0, 0.0);
+    let mut run = run(&mut Rng::with_seed(9), 0.0, 0.0);
     for step in &mut run.steps {
         step.step = format!("{} B", step.measured[0].x);
         let is_far = step.measured[0].x == 7 || (step.measured[0].x == 8 && step.sitting == 0);
@@ -124,7 +124,7 @@ fn steps_of_which_no_sitting_counts_are_named() {
 
 #[test]
 fn one_sitting_where_others_have_several_is_warned_of() {
-    let mut quiet = run(&mut Random::new(8), 0.0, 0.0);
+    let mut quiet = run(&mut Rng::with_seed(8), 0.0, 0.0);
     quiet.steps.retain(|step| step.sitting == 0 || step.measured[0].x != 3);
     let warnings = judge("latency", &quiet).warnings;
     assert!(warnings[0].starts_with("At 1 of 40 points only one sitting counts"), "{warnings:?}");
