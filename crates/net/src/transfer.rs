@@ -146,14 +146,16 @@ pub struct Totals {
     pub dropped: u64,
 }
 
+impl Receiving {
+    /// Of packets that are expected to come so, each of which the adapter tells the host of.
+    pub fn of(expected: Shape) -> Self {
+        Self { expected, tracks: false, coalesced: 1, limits: Limits::default() }
+    }
+}
+
 impl Transfers {
-    /// A server that sends by requests of `genie` to `wire`, and receives by `adapter`.
-    pub fn new(
-        genie: Interface,
-        wire: ServerHandle,
-        adapter: Box<dyn Adapter>,
-        receiving: Receiving,
-    ) -> Self {
+    /// A server that receives by `adapter`, and makes requests to the wire by `genie`. [`Transfers::attach`] says to which.
+    pub fn new(genie: Interface, adapter: Box<dyn Adapter>, receiving: Receiving) -> Self {
         let state = State {
             adapter,
             streams: HashMap::new(),
@@ -163,9 +165,15 @@ impl Transfers {
             held: 0,
             totals: Totals::default(),
         };
-        let (replies, sending) = (Replies(genie.clone()), Sending::new(genie, wire));
+        let (replies, sending) = (Replies(genie.clone()), Sending::new(genie));
         let (state, maker) = (Mutex::new(state), Maker::this_process());
         Self(Arc::new(Inner { sending, replies, state, receiving, maker }))
+    }
+
+    /// Says by which wire it sends: the first time; later calls change nothing. A wire in another process has to be attached before the
+    /// server is served. One that leads back to the server keeps it for ever.
+    pub fn attach(&self, wire: ServerHandle) {
+        drop(self.0.sending.wire.set(wire));
     }
 
     /// Cuts what is sent from now on so.
@@ -339,7 +347,7 @@ impl Server for Transfers {
 
     fn completer(&self) -> Option<&dyn Completer> {
         // A wire in this process replies by itself.
-        let is_elsewhere = self.0.sending.wire.is_remote();
+        let is_elsewhere = self.0.sending.wire.get().is_some_and(ServerHandle::is_remote);
         is_elsewhere.then_some(&self.0.replies as &dyn Completer)
     }
 

@@ -10,7 +10,7 @@
 //! What becomes of a frame depends on the seed, and on which frame it is, not on when it comes. A frame without rate and delay arrives in
 //! its sender's call. Frames that come while a thread shows one to the station wait in line, and that thread goes on with them: a station
 //! that answers each frame by a frame takes no more stack for many than for one. Frames that are due within 100 µs are waited for
-//! in the sender's call, by spinning, too; later ones by a thread of the wire's, which is there only while frames are in flight. Frames
+//! in the sender's call, by spinning, too; later ones by a thread of the wire's, which is there only while frames are in flight, or by a program that polls ([`Clock::polled`]). Frames
 //! arrive whole, when their last bit would have: unlike a device, a station stores no byte before, which makes a difference only at rates
 //! near that of copying.
 //! Invariants: no frame arrives under a lock that sending takes, and never two at once. Frames arrive in the order in which they were
@@ -107,7 +107,7 @@ impl Wire {
     /// The length of a request's frame.
     fn frame_len(&self, request: &Incoming) -> Result<usize, ServerError> {
         let (len, mtu) = (request.output(0)?.len(), self.0.options.mtu);
-        if len > mtu + LINK_HEADER {
+        if len > mtu.saturating_add(LINK_HEADER) {
             let message = format!(
                 "a frame of {len} bytes is longer than the MTU, {mtu}, and a link header of {LINK_HEADER}"
             );
@@ -156,7 +156,7 @@ impl Inner {
         let mut flights = self.deliver(flights);
         if flights.is_overslept() {
             self.changed.notify_one();
-        } else if flights.attended.is_none() && flights.len() > 0 && !self.clock.is_stepped() {
+        } else if flights.attended.is_none() && flights.len() > 0 && !self.clock.is_called() {
             flights.attended = Some(Duration::ZERO);
             drop(flights);
             let wire = Arc::clone(self);
@@ -180,7 +180,7 @@ impl Inner {
                 drop(flights);
                 // A panic of the station's ends its frame's request, and nothing else. The panic hook has reported it.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.arrive(flight)));
-            } else if !self.clock.is_stepped() && due - now <= SPIN {
+            } else if !self.clock.is_called() && due - now <= SPIN {
                 drop(flights);
                 std::hint::spin_loop();
             } else {

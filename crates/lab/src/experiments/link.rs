@@ -7,7 +7,7 @@
 use genie::mechanism::Preferred;
 use genie::{In, Interface, Out, Pending, ServerHandle};
 use genie_net::adapter::{Adapter, EarlyDemultiplexing, Outboard, Pool, Pooled, SnapOff, Support};
-use genie_net::transfer::{HEADER, Limits, RECEIVE, Receiving, SEND, Shape, Totals, Transfers, layout, port};
+use genie_net::transfer::{HEADER, RECEIVE, Receiving, SEND, Shape, Totals, Transfers, layout, port};
 use genie_net::wire::{Clock, Options};
 use genie_net::{Rate, Wire};
 
@@ -45,7 +45,7 @@ pub(super) fn name(support: Support) -> &'static str {
 
 /// What a receiver knows of packets.
 pub(super) fn expecting(expected: Shape, tracks: bool) -> Receiving {
-    Receiving { expected, tracks, coalesced: 1, limits: Limits::default() }
+    Receiving { tracks, ..Receiving::of(expected) }
 }
 
 fn adapter(support: Support, genie: &Interface) -> Result<Box<dyn Adapter>> {
@@ -72,13 +72,13 @@ impl Link {
         receiving: Receiving,
     ) -> Result<Self> {
         let sink = ServerHandle::new(genie::memory::Memory::customized());
-        let receiving = Transfers::new(genie.clone(), sink.clone(), adapter(support, &genie)?, receiving);
+        let receiving = Transfers::new(genie.clone(), adapter(support, &genie)?, receiving);
         let options = Options { rate, ..Options::default() };
         let wire = Wire::new(options, Clock::default(), receiving.clone())
             .map_err(|error| Error::Peer(error.to_string()))?;
-        let nothing = expecting(Shape::of(1), false);
         let none = Box::new(Outboard::new(0));
-        let sending = Transfers::new(genie.clone(), ServerHandle::new(wire), none, nothing);
+        let sending = Transfers::new(genie.clone(), none, Receiving::of(Shape::of(1)));
+        sending.attach(ServerHandle::new(wire));
         sending.set_shape(shape);
         let (sender, receiver) = (ServerHandle::new(sending), ServerHandle::new(receiving.clone()));
         Ok(Self { sender, receiver, receiving, sink, port: 0, genie })

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use genie_io::ServerError;
 use genie_sys::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::argument::refusal;
 use crate::packet::{Between, Hosts};
@@ -33,7 +34,8 @@ pub struct Options {
 /// The adapter does not sum: the checksum is in front of the data, so it would have to keep all of a frame in memory of its own first
 /// (§6.7), and over a [`Wire`](crate::Wire) a frame's bytes are stored once, from the sender's memory to where the receiver's adapter puts
 /// them. To keep the frame in other memory first is [`Summing::Integrated`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Summing {
     /// Nothing: it has none. Over IPv6, which does not allow that, it is [`Summing::Separate`].
     None,

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use genie_io::{Error, Failed, Incoming, Interface, Out, ServerError, ServerHandle};
@@ -34,7 +34,7 @@ impl Shape {
 /// The sending half.
 pub(super) struct Sending {
     genie: Interface,
-    pub(super) wire: ServerHandle,
+    pub(super) wire: OnceLock<ServerHandle>,
     shape: Mutex<Shape>,
     /// How much was sent to each port.
     sent: Mutex<HashMap<u16, u32>>,
@@ -48,9 +48,9 @@ struct Cut {
 }
 
 impl Sending {
-    pub(super) fn new(genie: Interface, wire: ServerHandle) -> Self {
+    pub(super) fn new(genie: Interface) -> Self {
         let (shape, sent) = (Mutex::new(Shape::of(1024)), Mutex::default());
-        Self { genie, wire, shape, sent }
+        Self { genie, wire: OnceLock::new(), shape, sent }
     }
 
     pub(super) fn set_shape(&self, shape: Shape) {
@@ -64,8 +64,12 @@ impl Sending {
         if request.direction(0) == Ok(Direction::In) {
             return request.reply(Err(ServerError::new("what is sent is an output")));
         }
-        let (shape, len) = (self.shape.lock().clone(), request.len(0));
-        let Some(packets) = packets(&shape, len) else {
+        let Some(wire) = self.wire.get() else {
+            return request.reply(Err(ServerError::new("the server is attached to no wire")));
+        };
+        let len = request.len(0);
+        let packets = packets(&self.shape.lock(), len);
+        let Some(packets) = packets else {
             return request.reply(Err(ServerError::new(
                 "packets of no bytes, or headers that are too short or too long",
             )));
@@ -86,11 +90,8 @@ impl Sending {
             let head = header::write(port, at, header, trailer);
             at = at.wrapping_add(data.len() as u32);
             let tail = [0; u8::MAX as usize];
-            let sending = self
-                .genie
-                .request(&self.wire, TRANSMIT)
-                .out(Out::copy(&head))
-                .and_out(Out::fragment(fragment));
+            let sending =
+                self.genie.request(wire, TRANSMIT).out(Out::copy(&head)).and_out(Out::fragment(fragment));
             let sending = if trailer == 0 { sending } else { sending.and_out(Out::copy(&tail[..trailer])) };
             match sending.submit() {
                 Ok(pending) => {
@@ -144,7 +145,7 @@ pub(super) fn packets(shape: &Shape, len: usize) -> Option<Vec<Packet>> {
     while is_sound && at < len {
         let number = packets.len();
         let of = |list: &[usize]| list[number % list.len()];
-        let end = len.min(at + of(data));
+        let end = len.min(at.saturating_add(of(data)));
         packets.push(Packet { data: at..end, header: of(headers), trailer: of(trailers) });
         at = end;
     }

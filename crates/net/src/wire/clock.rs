@@ -1,4 +1,4 @@
-//! Clocks: the machine's, or one that a test sets.
+//! Clocks: the machine's, by which frames arrive by themselves or when somebody looks, or one that a test sets.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -14,10 +14,11 @@ pub(super) const SPIN: Duration = Duration::from_micros(100);
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Option<Arc<Stepped>>);
 
-/// A clock that goes on when it is told to.
+/// A clock by which frames arrive when it is told to have them arrive.
 #[derive(Default)]
 struct Stepped {
-    now: Mutex<Duration>,
+    /// The time, where it goes on when it is told to; none where it is the machine's.
+    now: Option<Mutex<Duration>>,
     wires: Mutex<Vec<Weak<dyn Timed>>>,
 }
 
@@ -34,15 +35,21 @@ impl Clock {
     /// A clock for tests, at 0, which goes on when it is told to. All that happens by it happens in the calls of senders, and of
     /// [`Clock::advance`].
     pub fn stepped() -> Self {
+        Self(Some(Arc::new(Stepped { now: Some(Mutex::default()), ..Stepped::default() })))
+    }
+
+    /// The machine's time, for a program that looks at the wires itself, and has no other thread do so: frames that are late arrive in its
+    /// calls of [`Clock::poll`].
+    pub fn polled() -> Self {
         Self(Some(Arc::default()))
     }
 
     /// The time.
     pub fn now(&self) -> Duration {
-        self.0.as_ref().map_or_else(machine::monotonic_time, |stepped| *stepped.now.lock())
+        self.own().map_or_else(machine::monotonic_time, |now| *now.lock())
     }
 
-    /// When the next frame arrives, at any of the wires that go by this clock; known of a stepped clock alone.
+    /// When the next frame arrives, at any of the wires that go by this clock; not known where they arrive by themselves.
     pub fn next_due(&self) -> Option<Duration> {
         self.0.as_ref()?.next().map(|(due, _)| due)
     }
@@ -52,19 +59,34 @@ impl Clock {
     /// # Panics
     /// When it is the machine's time.
     pub fn advance(&self, by: Duration) {
-        let stepped = self.0.as_ref().expect("the machine's time goes on by itself");
-        let until = stepped.now.lock().saturating_add(by);
-        while let Some((due, wire)) = stepped.next().filter(|(due, _)| *due <= until) {
-            stepped.go_on(due);
+        let now = self.own().expect("the machine's time goes on by itself");
+        let until = now.lock().saturating_add(by);
+        self.deliver(until);
+        go_on(now, until);
+    }
+
+    /// Has the frames arrive that are due.
+    pub fn poll(&self) {
+        self.deliver(self.now());
+    }
+
+    fn deliver(&self, until: Duration) {
+        let next = || self.0.as_ref()?.next().filter(|(due, _)| *due <= until);
+        while let Some((due, wire)) = next() {
+            self.own().into_iter().for_each(|now| go_on(now, due));
             wire.deliver_due();
         }
-        stepped.go_on(until);
+    }
+
+    /// The time, where it goes on when it is told to.
+    fn own(&self) -> Option<&Mutex<Duration>> {
+        self.0.as_ref()?.now.as_ref()
     }
 
     /// Waits until then; a stepped clock goes on until then.
     pub(crate) fn wait_until(&self, then: Duration) {
         let left = then.saturating_sub(self.now());
-        match &self.0 {
+        match self.own() {
             Some(_) => self.advance(left),
             None => {
                 std::thread::sleep(left.saturating_sub(SPIN));
@@ -75,7 +97,8 @@ impl Clock {
         }
     }
 
-    pub(super) fn is_stepped(&self) -> bool {
+    /// Whether frames that are late arrive in its calls alone.
+    pub(super) fn is_called(&self) -> bool {
         self.0.is_some()
     }
 
@@ -95,11 +118,11 @@ impl Stepped {
         let wires: Vec<_> = wires.iter().filter_map(Weak::upgrade).collect();
         wires.into_iter().filter_map(|wire| Some((wire.next_due()?, wire))).min_by_key(|(due, _)| *due)
     }
+}
 
-    fn go_on(&self, to: Duration) {
-        let mut now = self.now.lock();
-        *now = to.max(*now);
-    }
+fn go_on(now: &Mutex<Duration>, to: Duration) {
+    let mut now = now.lock();
+    *now = to.max(*now);
 }
 
 impl fmt::Debug for Stepped {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Rate;
 
-/// The longest MTU: as long as an IP packet can be.
+/// The longest MTU of datagrams: as long as an IP packet can be.
 pub const MTU_MAX: usize = 65_535;
 /// How many bits of a frame are damaged at most.
 pub const DAMAGED_BITS_MAX: usize = 1024;
@@ -15,7 +15,8 @@ pub const LINK_HEADER: usize = 14;
 /// depend on each other: with another probability of loss, the same frames come twice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The longest packet, without its link header (65,535): frames have up to [`LINK_HEADER`] bytes more.
+    /// The longest packet, without its link header (65,535): frames have up to [`LINK_HEADER`] bytes more. Transfers may have longer ones: as
+    /// long as a message on a network that does not cut it.
     pub mtu: usize,
     /// How fast bits are sent. A frame arrives with its last bit; one that is lost, or comes twice, takes as long as any other.
     pub rate: Rate,
@@ -46,12 +47,6 @@ pub struct Options {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Unusable {
-    /// The MTU.
-    #[error("an MTU is from 1 to {MTU_MAX} bytes, not {mtu}")]
-    Mtu {
-        /// It.
-        mtu: usize,
-    },
     /// A probability.
     #[error("the probability of {of} is from 0 to 1, not {is}")]
     Probability {
@@ -95,9 +90,6 @@ impl Default for Options {
 
 impl Options {
     pub(super) fn check(&self) -> Result<(), Unusable> {
-        if !(1..=MTU_MAX).contains(&self.mtu) {
-            return Err(Unusable::Mtu { mtu: self.mtu });
-        }
         let probabilities = [
             ("loss", self.loss),
             ("duplication", self.duplication),
@@ -109,6 +101,7 @@ impl Options {
             return Err(Unusable::Probability { of, is });
         }
         let numbers = [
+            ("the MTU", self.mtu == 0),
             ("the displacement", self.displacement == 0),
             ("the number of damaged bits", self.damaged_bits == 0),
             ("the number of frames in flight", self.in_flight == 0),

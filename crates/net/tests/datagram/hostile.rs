@@ -243,17 +243,10 @@ fn transfers_by_a_wire_elsewhere_are_replied_to() {
                 .timeout(Duration::from_secs(2))
                 .send();
             found.push(format!("a datagram: {:?}", sent.map(|_| ()).map_err(|failed| failed.error)));
-            let transfers = ServerHandle::new(Transfers::new(
-                genie.clone(),
-                wire,
-                Box::new(Outboard::new(0)),
-                Receiving {
-                    expected: Shape::of(1000),
-                    tracks: false,
-                    coalesced: 1,
-                    limits: transfer::Limits::default(),
-                },
-            ));
+            let none = Box::new(Outboard::new(0));
+            let transfers = Transfers::new(genie.clone(), none, Receiving::of(Shape::of(1000)));
+            transfers.attach(wire);
+            let transfers = ServerHandle::new(transfers);
             let sent = genie
                 .request(&transfers, transfer::SEND)
                 .argument(&port(7))

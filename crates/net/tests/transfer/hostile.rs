@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use genie_conformance::bytes::pattern;
+use genie_io::ServerHandle;
 use genie_io::{Error, In, Out, Pending};
 use genie_memory::Data;
-use genie_net::Frame;
 use genie_net::transfer::port;
-use genie_net::wire;
+use genie_net::wire::{self, Clock, Options};
+use genie_net::{Frame, Wire};
 use genie_passing::Scheme;
 
 use crate::link::{Kind, Link, PORT, RECEIVE, SEND, receiving};
@@ -34,6 +35,20 @@ fn ask(link: &Link, len: usize) -> Pending<'static> {
     let (port, buffer) = (port(PORT), link.genie.allocate(len).expect("memory"));
     let asked = link.genie.request(&link.receiver, RECEIVE).argument(&port);
     asked.input(In::owned(Scheme::EmulatedCopy, buffer)).submit().expect("asked")
+}
+
+#[test]
+fn a_server_without_a_wire_sends_nothing_and_one_whose_wire_leads_back_to_it_sends_to_itself() {
+    let link = Link::open(Kind::Early, receiving(1000));
+    let (bytes, port) = (pattern(1, 5000), port(PORT));
+    let send = || link.genie.request(&link.receiver, SEND).argument(&port).out(Out::copy(&bytes)).send();
+    assert!(send().expect_err("no wire").error.to_string().contains("no wire"));
+    let wire = Wire::new(Options::default(), Clock::default(), link.receiving.clone()).expect("options");
+    link.receiving.attach(ServerHandle::new(wire));
+    let asked = ask(&link, bytes.len());
+    send().expect("a wire");
+    let mut reply = asked.sync().expect("data");
+    assert_eq!(reply.take_buffer().as_deref(), Some(&bytes[..]));
 }
 
 /// A request that waits for bytes that the server has dropped is told.

@@ -60,12 +60,7 @@ pub(crate) struct Link {
 }
 
 pub(crate) fn receiving(data: usize) -> Receiving {
-    Receiving {
-        expected: Shape::of(data),
-        tracks: false,
-        coalesced: 1,
-        limits: genie_net::transfer::Limits::default(),
-    }
+    Receiving::of(Shape::of(data))
 }
 
 impl Link {
@@ -88,11 +83,11 @@ impl Link {
     }
 
     fn of(genie: Interface, adapter: Box<dyn Adapter>, wire: Options, how: Receiving) -> Self {
-        let nowhere = ServerHandle::new(genie_io::servers::memory::Memory::customized());
-        let receiving = Transfers::new(genie.clone(), nowhere.clone(), adapter, how.clone());
+        let receiving = Transfers::new(genie.clone(), adapter, how.clone());
         let receiver = ServerHandle::new(receiving.clone());
         let wire = ServerHandle::new(Wire::new(wire, Clock::default(), receiving.clone()).expect("options"));
-        let sending = Transfers::new(genie.clone(), wire, Box::new(Outboard::new(0)), how.clone());
+        let sending = Transfers::new(genie.clone(), Box::new(Outboard::new(0)), how.clone());
+        sending.attach(wire);
         let sender = ServerHandle::new(sending.clone());
         sending.set_shape(how.expected);
         Self { genie, sender, sending, receiver, receiving }
