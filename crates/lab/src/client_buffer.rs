@@ -4,7 +4,7 @@
 //! that buffer. Under migrant schemes each output needs a buffer that was allocated for it, and each input brings a buffer.
 
 use genie::mechanism::model::{Allocation, Integrity};
-use genie::{Buffer, Error, Failed, In, Interface, Migrant, Out, Reply, Scheme};
+use genie::{Buffer, Error, Failed, In, Interface, Migrant, Out, Reply, Scheme, ServerHandle, memory};
 
 /// A client's native buffer, if it has one: the buffer is absent while a request has it.
 #[derive(Debug, Default)]
@@ -129,6 +129,16 @@ impl ClientBuffer {
             }
         }
     }
+}
+
+/// Gives a buffer that came by move to a memory server. If it were deallocated, its region would be kept for emulated move, and the kept regions
+/// would grow without end.
+///
+/// # Errors
+/// The request failed.
+pub fn give_away(genie: &Interface, sink: &ServerHandle, migrant: Migrant) -> Result<(), Error> {
+    let removal = genie.request(sink, memory::NULL).out(Out::moved(migrant));
+    removal.send().map(drop).map_err(|failed| failed.error)
 }
 
 /// The condition that callers of [`ClientBuffer::output`] and [`ClientBuffer::input`] have made sure of.

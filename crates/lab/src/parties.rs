@@ -1,7 +1,7 @@
 //! The parties of the papers' experiments: a sender, a receiver, and what is between them ([`Route`]), in processes of their own.
 //!
 //! How, one operation: the sender stores new data into its buffer; the receiver posts its input, and says so; the sender
-//! looks at the clock and requests its output, which the device (see [`crate::device`]) or the wire copies to the receiver; the
+//! looks at the clock and requests its output, which the device or the wire copies to the receiver; the
 //! receiver takes its reply, and looks at the clock. That is the *end-to-end latency*. Then the receiver compares every byte,
 //! and reports the outcome, and the sender takes its own reply. The sender's reply-time operations overlap with the network
 //! and are no part of the latency (thesis §8.2.2), though their CPU time counts.
@@ -14,6 +14,7 @@
 //! Source: J. C. Brustoloni's thesis, §8.1, §8.2.2.
 
 mod client;
+mod device;
 mod host;
 mod meter;
 mod order;
@@ -30,14 +31,11 @@ use genie::{Pending, Scheme};
 use rustix::process::Pid;
 
 use crate::clock::{CpuClock, now_ns};
-use crate::device::PACE;
 use crate::error::{Error, Result};
 use crate::interface::Granule;
 use crate::operations::OperationTime;
 use crate::peer::Peer;
-use crate::protocol::Check;
 use client::Client;
-use genie_net::Rate;
 pub use meter::Measure;
 use meter::Meter;
 pub(crate) use order::Order;
@@ -56,8 +54,6 @@ pub struct Transfer {
     pub input: Scheme,
     /// How many bytes.
     pub len: usize,
-    /// How a protocol server in the clients' processes protects the data, where there is one.
-    pub check: Check,
     /// What is measured.
     pub measure: Measure,
 }
@@ -65,7 +61,7 @@ pub struct Transfer {
 impl Transfer {
     /// An operation by one scheme at both ends, of which the latency is measured.
     pub fn of(scheme: Scheme, len: usize) -> Self {
-        Self { output: scheme, input: scheme, len, check: Check::None, measure: Measure::Latency }
+        Self { output: scheme, input: scheme, len, measure: Measure::Latency }
     }
 }
 
@@ -108,9 +104,9 @@ impl Parties {
     ///
     /// # Errors
     /// A process does not start, or there is no memory.
-    pub fn open(granule: Granule, longest: usize) -> Result<Self> {
-        let stage = Stage::open(granule, longest, &[Route::Device])?;
-        let parties = Self::join(&stage, Route::Device)?;
+    pub fn open(granule: Granule, longest: usize, route: Route) -> Result<Self> {
+        let stage = Stage::open(granule, longest, &[route])?;
+        let parties = Self::join(&stage, route)?;
         stage.close();
         Ok(parties)
     }
@@ -157,17 +153,6 @@ impl Parties {
         self.client.genie.space().granule_kind().size()
     }
 
-    /// Has the device pass data at this rate; only where there is nothing between it and its clients.
-    ///
-    /// # Errors
-    /// The device is gone.
-    pub fn set_rate(&self, rate: Rate) -> Result<()> {
-        let bits = rate.bits().to_le_bytes();
-        let request = self.client.genie.request(&self.client.server, PACE).argument(&bits);
-        request.send().map_err(|failed| failed.error)?;
-        Ok(())
-    }
-
     /// Makes one operation.
     ///
     /// # Errors
@@ -176,7 +161,6 @@ impl Parties {
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<Transferred> {
         self.seed += 1;
         let mut meter = Meter::of(transfer.measure, self.clock)?;
-        self.client.driver.set_check(transfer.check);
         let prepared = self.client.prepare(transfer.output, transfer.len, self.seed)?;
         self.post(transfer)?;
         let records = transfer.measure == Measure::Operations;
@@ -222,7 +206,6 @@ impl Parties {
             len: transfer.len,
             seed: self.seed,
             measure: transfer.measure,
-            check: transfer.check,
         };
         self.receiver.tell(&Order::Receive(posting), &[], "it was to post an input")?;
         match self.receiver.hear("it posted an input")? {
@@ -239,7 +222,7 @@ impl Parties {
     }
 
     fn take_reply(&mut self, pending: Pending<'_>, meter: &mut Meter) -> Result<Effect> {
-        while self.route != Route::Device && !pending.is_replied() {
+        while !pending.is_replied() {
             std::thread::yield_now();
         }
         let replied = meter.around(|| pending.sync());

@@ -1,10 +1,11 @@
 //! `checksum`: end-to-end latency with and without a checksum, by copy and by emulated copy; and the cost of checksums
 //! alone.
 //!
-//! How: protocol servers in the clients' processes compute the checksum at the sender's end and verify it at the
-//! receiver's, for real (see [`crate::protocol`]). A checksum that is integrated with the copy is computed by a server that
-//! copies an output itself, reading the data once. On input that would be wrong: by the time that damage is found, damaged
-//! data would have reached the client's buffer, which copy's meaning forbids (§8.4). So it is not done on input.
+//! How: datagram servers in the clients' processes ([`genie_net::datagram`]) compute the checksum at the sender's end and verify it at the
+//! receiver's, for real. A checksum that is integrated with the copy is computed by a server that copies an output itself, reading the data
+//! once. On input that would be wrong: by the time that damage is found, damaged data would have reached the client's buffer, which copy's
+//! meaning forbids (§8.4). So it is not done on input.
+//! Limits: data up to a datagram's; checksums alone are measured up to 16 MiB.
 //! Source: J. C. Brustoloni's thesis, §8.4, figure 8.6.
 
 mod bare;
@@ -13,27 +14,35 @@ mod verdicts;
 use genie::Scheme;
 
 use super::described::{Described, Measuring};
-use super::latency::{LONGEST, PAPER_LEN};
+use super::latency::{PAPER_LEN, shown};
 use super::reading::{MISSING, Reading};
 use super::sweep::{self, Setting, Sweep};
+use super::transfers::Passing;
 use super::turns::Subject;
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use crate::findings::{Conclusion, Scale, Table, row};
 use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
-use crate::parties::{Route, Transfer};
-use crate::protocol::Check;
-use genie_net::checksum::Checksum as Kind;
+use crate::parties::{Network, Place, Route, Transfer};
+use genie_net::Rate;
+use genie_net::datagram::Summing;
 
 const ID: &str = "checksum";
 
-const LENGTHS: [usize; 8] = [64, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+const LENGTHS: [usize; 6] = [64, 4 << 10, 8 << 10, 16 << 10, 32 << 10, PAPER_LEN as usize];
+/// Lengths of which checksums alone are measured besides: no datagram is so long.
+const LENGTHS_ALONE: [usize; 4] = [256 << 10, 1 << 20, 4 << 20, 16 << 20];
 const LENGTHS_SMOKE: [usize; 2] = [64, 60 << 10];
 
 const SECONDS: f64 = 1.5;
 /// The number of rounds in a smoke run, and the least number otherwise.
 const ROUNDS: (usize, usize) = (3, 10);
+
+/// What is done for checksums.
+const SUMMINGS: [Summing; 3] = [Summing::None, Summing::Separate, Summing::Integrated];
+/// Whether data is copied where that is cheaper: first, as the papers' schemes did it.
+const PASSINGS: [Passing; 2] = [Passing::Off, Passing::Calibrated];
 
 /// The experiment.
 pub(super) static CHECKSUM: Described =
@@ -68,34 +77,33 @@ static DECLARATION: Declaration = Declaration {
         },
     ],
     axes: &[
-        "data length, 64 B to 16 MiB",
+        "data length, 64 B to 60 KiB",
         "copy or emulated copy",
         "checksum, separate or integrated with the copy",
+        "thresholds off or calibrated",
     ],
     needs: &[],
 };
 
-/// The subjects that take turns: a curve's name, the sender's scheme, the receiver's scheme, and the check.
-fn subjects() -> Vec<(String, Scheme, Scheme, Check)> {
-    let plain = [Scheme::Copy, Scheme::EmulatedCopy];
-    let mut all: Vec<_> =
-        plain.map(|scheme| (name(scheme.name(), Check::None), scheme, scheme, Check::None)).to_vec();
-    for kind in Kind::ALL {
-        let separate = Check::Separate(kind);
-        all.extend(plain.map(|scheme| (name(scheme.name(), separate), scheme, scheme, separate)));
-        // The server makes the copy, so the client lets it see the data in place until the copy is made.
-        let integrated = Check::Integrated(kind);
-        all.push((name("copy", integrated), Scheme::EmulatedShare, Scheme::Copy, integrated));
-    }
-    all
+/// The subjects that take turns: a curve's name, the sender's scheme, the receiver's scheme, and which of [`SUMMINGS`] the servers do.
+fn subjects() -> Vec<(String, Scheme, Scheme, usize)> {
+    let of = |(parties, summing): (usize, &Summing)| {
+        let subject = |output, input: Scheme| (name(input.name(), *summing), output, input, parties);
+        match summing {
+            // The server makes the copy, so the client lets it see the data in place until the copy is made.
+            Summing::Integrated => vec![subject(Scheme::EmulatedShare, Scheme::Copy)],
+            _ => [Scheme::Copy, Scheme::EmulatedCopy].map(|scheme| subject(scheme, scheme)).to_vec(),
+        }
+    };
+    SUMMINGS.iter().enumerate().flat_map(of).collect()
 }
 
 /// A curve's name.
-fn name(scheme: &str, check: Check) -> String {
-    match check {
-        Check::None => scheme.to_owned(),
-        Check::Separate(kind) => format!("{scheme} + {}", kind.name()),
-        Check::Integrated(kind) => format!("{scheme} with {}", kind.name()),
+fn name(scheme: &str, summing: Summing) -> String {
+    match summing {
+        Summing::None => scheme.to_owned(),
+        Summing::Separate => format!("{scheme} + checksum"),
+        Summing::Integrated => format!("{scheme} with checksum"),
     }
 }
 
@@ -103,15 +111,33 @@ fn lengths(options: &Options) -> &'static [usize] {
     if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }
 }
 
+/// The lengths of which the cost of checksums alone is measured.
+fn bare_lengths(options: &Options) -> impl Iterator<Item = usize> {
+    let beyond: &[usize] = if options.smoke { &[] } else { &LENGTHS_ALONE };
+    lengths(options).iter().chain(beyond).copied()
+}
+
 fn sweep(options: &Options) -> Sweep {
-    let subject = |(series, output, input, check)| Subject {
+    let subject = |(series, output, input, parties)| Subject {
         series,
-        parties: 0,
-        transfer: Transfer { output, input, check, ..Transfer::of(output, 0) },
+        parties,
+        transfer: Transfer { output, input, ..Transfer::of(output, 0) },
     };
-    let settings = vec![Setting::only(options, vec![Route::Protocol], lengths(options), SECONDS)];
+    let setting = |passing: Passing| {
+        let of = |summing| Network {
+            rate: Rate::Unlimited,
+            calibrated: passing == Passing::Calibrated,
+            place: Place::InProcess,
+            summing,
+        };
+        let routes = SUMMINGS.map(|summing| Route::Datagrams(of(summing))).to_vec();
+        Setting {
+            name: passing.name().to_owned(),
+            ..Setting::only(options, routes, lengths(options), SECONDS)
+        }
+    };
     let subjects = subjects().into_iter().map(subject).collect();
-    Sweep::new(ID, options, settings, subjects, ROUNDS)
+    Sweep::new(ID, options, PASSINGS.map(setting).to_vec(), subjects, ROUNDS)
 }
 
 /// The name of the step that measures the cost of checksums alone.
@@ -120,8 +146,8 @@ fn bare_name(len: usize) -> String {
 }
 
 fn steps(options: &Options) -> Vec<Step> {
-    let bare = |len: &usize| Step { name: bare_name(*len), seconds: 0.3 };
-    sweep(options).steps().into_iter().chain(lengths(options).iter().map(bare)).collect()
+    let bare = |len: usize| Step { name: bare_name(len), seconds: 0.3 };
+    sweep(options).steps().into_iter().chain(bare_lengths(options).map(bare)).collect()
 }
 
 fn sit(options: &Options) -> Result<Box<dyn Sitting + '_>> {
@@ -129,19 +155,14 @@ fn sit(options: &Options) -> Result<Box<dyn Sitting + '_>> {
 }
 
 fn conclude(measurements: &Measurements) -> Conclusion {
-    let reading = Reading::of(measurements, ID, "", Quantity::Latency);
-    let names = || subjects().into_iter().map(|(name, ..)| name);
-    let title = "End-to-end latency with and without checksums";
-    let figure = reading.figure(ID, title, "end-to-end latency in µs", Scale::Logarithmic, names());
-    let title = "End-to-end latency with and without checksums in µs (medians)";
-    let latencies = reading.table(title, "scheme, checksum", names().collect::<Vec<_>>());
+    let readings = PASSINGS.map(|passing| Reading::of(measurements, ID, passing.name(), Quantity::Latency));
+    let names: Vec<_> = subjects().into_iter().map(|(name, ..)| name).collect();
+    let titles = ["Latency with and without checksums: ", "End-to-end latency in µs (medians): "];
+    let (mut figures, mut tables) = shown(&readings, ID, titles, Scale::Logarithmic, names);
     let bare = bare::reading(measurements);
-    Conclusion {
-        figures: figure.into_iter().chain(bare::figure(&bare)).collect(),
-        tables: vec![latencies, throughputs(&reading), bare::table(&bare)],
-        verdicts: verdicts::all(&reading),
-        notes: notes(),
-    }
+    figures.extend(bare::figure(&bare));
+    tables.extend([throughputs(&readings), bare::table(&bare)]);
+    Conclusion { figures, tables, verdicts: verdicts::all(&readings[0]), notes: notes() }
 }
 
 fn notes() -> Vec<String> {
@@ -149,11 +170,12 @@ fn notes() -> Vec<String> {
         "\"+\" means that data is summed in a pass of its own at either end, \"with\" that the sender's end sums while it \
          copies; the receiver's end always verifies in a pass of its own."
             .to_owned(),
-        "The device here copies the data, too, which leaves it in a cache: the papers' adapter left it in memory. CRC32C is \
-         computed by the crate crc-fast. No crate has the Internet checksum at memory speed, so that those few lines are \
-         the lab's own. No crate integrates either with copying: here the Internet checksum is added up while each line is \
-         stored, CRC32C block by block, in the first-level cache. A line that another CPU has read is fetched before it is \
-         stored so, which a copying instruction avoids; up to some 64 KiB that may cost more than the second pass."
+        "The wire here copies the data, too, which leaves it in a cache: the papers' adapter left it in memory. No datagram is longer \
+         than 64 KiB less its headers, so longer data has rows of checksums alone. CRC32C is computed by the crate crc-fast. \
+         No crate has the Internet checksum at memory speed, so that those few lines are Genie's own. No crate integrates either \
+         with copying: here the Internet checksum is added up while each line is stored, CRC32C block by block, in the first-level \
+         cache. A line that another CPU has read is fetched before it is stored so, which a copying instruction avoids; up to some \
+         64 KiB that may cost more than the second pass."
             .to_owned(),
     ]
 }
@@ -165,25 +187,27 @@ struct Seated<'a> {
 
 impl Sitting for Seated<'_> {
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
-        let bare = lengths(self.options).iter().find(|len| bare_name(**len) == step.name);
-        bare.map_or_else(|| self.transfers.measure(step), |len| Ok(bare::measure(*len, self.options)))
+        let bare = bare_lengths(self.options).find(|len| bare_name(*len) == step.name);
+        bare.map_or_else(|| self.transfers.measure(step), |len| Ok(bare::measure(len, self.options)))
     }
 }
 
 /// Equivalent throughput of single datagrams, beside the paper's.
-fn throughputs(reading: &Reading<'_>) -> Table {
-    let paper = |check: Check, scheme: Scheme| match (check, scheme) {
-        (Check::None, Scheme::Copy) => "135",
-        (Check::None, _) => "338",
-        (Check::Separate(Kind::Internet), Scheme::Copy) => "116",
-        (Check::Separate(Kind::Internet), _) => "206",
-        _ => MISSING,
+fn throughputs(readings: &[Reading<'_>]) -> Table {
+    let paper = |summing: Summing, scheme: Scheme| match (summing, scheme) {
+        (Summing::None, Scheme::Copy) => "135",
+        (Summing::None, _) => "338",
+        (Summing::Separate, Scheme::Copy) => "116",
+        (Summing::Separate, _) => "206",
+        (Summing::Integrated, _) => MISSING,
     };
-    let cells = |(series, output, _, check): (String, Scheme, Scheme, Check)| {
-        let here = [PAPER_LEN, LONGEST].map(|len| reading.throughput(&series, len));
-        row(series, [paper(check, output).to_owned()].into_iter().chain(here))
+    let cells = |(series, _, input, parties): (String, Scheme, Scheme, usize)| {
+        let here = readings.iter().map(|reading| reading.throughput(&series, PAPER_LEN));
+        row(&series, [paper(SUMMINGS[parties], input).to_owned()].into_iter().chain(here))
     };
-    let columns = ["scheme, checksum", "paper: 60 KB at 512 Mbit/s", "60 KiB", "16 MiB"];
+    let here = readings.iter().map(|reading| format!("60 KiB, {}", reading.setting));
+    let columns =
+        ["scheme, checksum", "paper: 60 KB at 512 Mbit/s"].map(str::to_owned).into_iter().chain(here);
     let title = "Equivalent throughput of single datagrams in Mbit/s";
     Table::new(title, columns, subjects().into_iter().map(cells))
 }

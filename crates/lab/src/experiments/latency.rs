@@ -96,8 +96,8 @@ fn sweep(options: &Options) -> Sweep {
         };
         let is_short = |len: &usize| rate.time(*len as u64).as_millis() <= OPERATION_MAX_MS;
         let lengths = lengths.iter().copied().filter(is_short).collect();
-        let (name, granule, routes) = (rate.name(), options.granule, vec![Route::Device]);
-        Setting { name, granule, routes, rate: Some(*rate), lengths, seconds }
+        let (name, granule, routes) = (rate.name(), options.granule, vec![Route::Device(*rate)]);
+        Setting { name, granule, routes, lengths, seconds }
     };
     let rates = if options.smoke { &Rate::ALL[..3] } else { &Rate::ALL[..] };
     let settings = rates.iter().map(setting).collect();
@@ -164,8 +164,9 @@ fn throughputs(readings: &[Reading<'_>]) -> Table {
 
 fn notes(measurements: &Measurements, readings: &[Reading<'_>]) -> Vec<String> {
     let mut notes = vec![
-        "The device copies the data once; that copy stands for the wire, and is in every scheme's latency. Rates are \
-         kept by a token bucket in the device, which waits by spinning."
+        "The device copies the data once; that copy stands for the wire, and is in every scheme's latency. Without a limit of the rate \
+         data is one packet. At a rate a packet has 60 KiB, or what passes in 20 µs, and arrives when its last bit would have; its \
+         copy comes on top."
             .to_owned(),
     ];
     notes.extend(seating(measurements, ID, &readings[0].setting));

@@ -18,6 +18,7 @@ use crate::findings::{Conclusion, Scale};
 use crate::interface::Granule;
 use crate::measurement::{Measurements, Quantity};
 use crate::parties::Route;
+use genie_net::Rate;
 
 const ID: &str = "latency-short";
 const BASE_GRANULE: usize = 4 << 10;
@@ -126,8 +127,7 @@ fn sweep(options: &Options) -> Sweep {
     let setting = |of: Granules| Setting {
         name: of.name().to_owned(),
         granule: of.granules(options),
-        routes: vec![Route::Device],
-        rate: None,
+        routes: vec![Route::Device(Rate::Unlimited)],
         lengths: of.lengths(options),
         seconds: SECONDS,
     };

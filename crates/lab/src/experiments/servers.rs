@@ -24,6 +24,7 @@ use crate::model::fit::{self, Line};
 use crate::papers::brustoloni::{self, ServerThroughput};
 use crate::parties::{Network, Place, Route, Transfer};
 use genie_net::Rate;
+use genie_net::datagram::Summing;
 
 const ID: &str = "servers";
 
@@ -102,8 +103,9 @@ fn sweep(options: &Options) -> Sweep {
     let setting = |of: &(Rate, bool)| {
         let (lengths, (rate, calibrated)): (&[usize], _) =
             (if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }, *of);
-        let routes = PLACES.map(|(place, _)| Route::Datagrams(Network { rate, calibrated, place })).to_vec();
-        Setting { name: name(*of), rate: Some(rate), ..Setting::only(options, routes, lengths, SECONDS) }
+        let routes = PLACES
+            .map(|(place, _)| Route::Datagrams(Network { rate, calibrated, place, summing: Summing::None }));
+        Setting { name: name(*of), ..Setting::only(options, routes.to_vec(), lengths, SECONDS) }
     };
     let settings = if options.smoke { &SETTINGS[..1] } else { &SETTINGS };
     let settings = settings.iter().map(setting).collect();

@@ -13,7 +13,6 @@ use crate::interface::Granule;
 use crate::length;
 use crate::measurement::Measured;
 use crate::parties::{Parties, Route, Stage};
-use genie_net::Rate;
 
 /// More rounds than this give no more information.
 const ROUNDS_MOST: usize = 300;
@@ -43,8 +42,6 @@ pub(super) struct Setting {
     pub(super) granule: Granule,
     /// What is between the clients, for each group of parties that subjects name.
     pub(super) routes: Vec<Route>,
-    /// How fast the network is; none where the device is behind a protocol server, and has no limit.
-    pub(super) rate: Option<Rate>,
     /// The lengths of the data, in the order in which they are measured.
     pub(super) lengths: Vec<usize>,
     /// How long one step may take, as far as the bounds of the number of rounds allow.
@@ -52,10 +49,10 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// The only setting of an experiment without a rate.
+    /// The only setting of an experiment.
     pub(super) fn only(options: &Options, routes: Vec<Route>, lengths: &[usize], seconds: f64) -> Self {
         let (name, lengths) = (String::new(), lengths.to_vec());
-        Self { name, granule: options.granule, routes, rate: None, lengths, seconds }
+        Self { name, granule: options.granule, routes, lengths, seconds }
     }
 
     fn step(&self, len: usize) -> String {
@@ -67,7 +64,7 @@ impl Setting {
 
     /// About how long an operation takes, with storing and comparing its data and waiting for the network.
     fn operation(&self, len: usize) -> Duration {
-        let network = self.rate.map_or(Duration::ZERO, |rate| rate.time(len as u64));
+        let network = self.routes.first().map_or(Duration::ZERO, |route| route.rate().time(len as u64));
         Duration::from_nanos(80_000 + len as u64 / 2) + network
     }
 }
@@ -153,11 +150,6 @@ impl Sitting for Seated {
                 none.insert((shared, parties))
             }
         };
-        if let (Some(rate), Some(parties), [Route::Device]) =
-            (setting.rate, parties.first(), &*setting.routes)
-        {
-            parties.set_rate(rate)?;
-        }
         let turns = Turns {
             setting: &setting.name,
             len,
@@ -172,6 +164,8 @@ impl Sitting for Seated {
 
 #[cfg(test)]
 mod tests {
+    use genie_net::Rate;
+
     use super::*;
 
     #[test]
@@ -190,7 +184,7 @@ mod tests {
     #[test]
     fn a_step_is_named_by_its_setting_where_there_are_several() {
         let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
-        let only = Setting::only(&options, vec![Route::Device], &[4096], 1.0);
+        let only = Setting::only(&options, vec![Route::Device(Rate::Unlimited)], &[4096], 1.0);
         assert_eq!(only.step(4096), "4 KiB");
         assert_eq!(Setting { name: "unlimited".to_owned(), ..only }.step(64), "unlimited, 64 B");
     }

@@ -129,7 +129,7 @@ impl Turns<'_> {
     fn hand_over(&self, parties: &Parties, samples: Vec<u64>) -> Option<Measured> {
         let seats = parties.seats();
         let series = if seats.device_shares() { HAND_OVER_ALL } else { HAND_OVER };
-        let is_plain = parties.route() == Route::Device && seats.clients_share();
+        let is_plain = matches!(parties.route(), Route::Device(_)) && seats.clients_share();
         (is_plain && !samples.is_empty()).then(|| self.measured(series, Quantity::Latency, samples))
     }
 }

@@ -5,23 +5,22 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Driven};
-use genie::{Connect, Failed, Interface, Out, Pending, Reply, Request, Scheme, ServerHandle, ServiceId};
+use genie::{Connect, Failed, Interface, Pending, Reply, Request, Scheme, ServerHandle, ServiceId, memory};
 use genie_net::datagram::{self, Socket};
+use genie_net::transfer;
 use genie_passing::Recorder;
 use genie_sys::machine;
 
 use super::host;
 use super::order::{Attending, Network, Place, Route};
 use super::pattern;
-use crate::client_buffer::{ClientBuffer, Prepared};
-use crate::device::{DISCARD, RECEIVE, TRANSMIT, argument};
+use crate::client_buffer::{ClientBuffer, Prepared, give_away};
 use crate::error::{Error, Result};
 use crate::model::breakdown::Buffering;
 use crate::operations::{self, OperationTime};
-use crate::protocol::{Check, Protocol};
 
 /// The device's port at which sender and receiver meet.
-const PORT: u32 = 1;
+const PORT: u16 = 1;
 /// Room for the operations of one request, and of those that tidy up after it.
 const RECORDS: usize = 64;
 
@@ -32,6 +31,8 @@ pub(super) struct Client {
     memory: ClientBuffer,
     pub(super) server: ServerHandle,
     pub(super) driver: Driver,
+    /// Takes the buffers that are given away.
+    sink: ServerHandle,
     pub(super) genie: Interface,
     recorder: &'static Recorder,
 }
@@ -40,8 +41,6 @@ pub(super) struct Client {
 #[derive(Debug, Clone)]
 pub(super) struct Driver {
     terms: Rc<Terms>,
-    /// A protocol server in the client's process.
-    protocol: Option<Protocol>,
     /// A wire that leads to a datagram server in the client's process.
     wire: Option<Rc<RefCell<Driven>>>,
     /// A server that takes requests in another process and in their order, with the interface that reaches it.
@@ -53,7 +52,7 @@ pub(super) struct Driver {
 struct Terms {
     transmit: (ServiceId, Vec<u8>),
     receive: (ServiceId, Vec<u8>),
-    /// The service that touches no data.
+    /// What touches no data.
     nothing: (ServiceId, Vec<u8>),
     /// Room for the arguments of replies.
     room: usize,
@@ -62,10 +61,12 @@ struct Terms {
 }
 
 impl Terms {
-    /// Of the loop device, and of protocol servers.
+    /// Of the device.
     fn of_device() -> Self {
-        let [transmit, receive, nothing] =
-            [TRANSMIT, RECEIVE, DISCARD].map(|service| (service, argument(PORT).to_vec()));
+        let [transmit, receive] =
+            [transfer::SEND, transfer::RECEIVE].map(|service| (service, transfer::port(PORT).to_vec()));
+        // It sends no bytes where it has no buffers.
+        let nothing = transmit.clone();
         Self { transmit, receive, nothing, room: 0, _socket: None }
     }
 
@@ -92,13 +93,6 @@ impl Terms {
 }
 
 impl Driver {
-    /// Has a protocol server in this process protect datagrams by `check`.
-    pub(super) fn set_check(&self, check: Check) {
-        if let Some(protocol) = &self.protocol {
-            protocol.set_check(check);
-        }
-    }
-
     /// Waits until a server in another process has taken all earlier requests.
     pub(super) fn settle(&self) -> Result<()> {
         if let Some((genie, server)) = &self.elsewhere {
@@ -130,19 +124,14 @@ impl Client {
             let options = ConnectOptions { spin: Some(attending.spin), ..ConnectOptions::default() };
             Ok(genie.connect_with(&Directory::at(&attending.folder)?, &attending.server, &options)?)
         };
-        let (mut protocol, mut wire, mut elsewhere) = (None, None, None);
+        let (mut wire, mut elsewhere) = (None, None);
         let server = match attending.route {
-            Route::Device => connect()?,
-            Route::Protocol => {
-                let server = Protocol::new(genie.clone(), connect()?);
-                ServerHandle::new(protocol.insert(server).clone())
-            }
             Route::Datagrams(Network { place: Place::InProcess, .. }) => {
                 let (server, driven) = host::here(attending, &genie)?;
                 wire = driven.map(|driven| Rc::new(RefCell::new(driven)));
                 ServerHandle::new(server)
             }
-            Route::Datagrams(Network { place: Place::OwnProcess, .. }) => {
+            Route::Device(_) | Route::Datagrams(Network { place: Place::OwnProcess, .. }) => {
                 elsewhere.insert((genie.clone(), connect()?)).1.clone()
             }
         };
@@ -150,8 +139,9 @@ impl Client {
             None => Terms::of_device(),
             Some(_) => Terms::of_socket(attending.end.open(&genie, &server)?),
         };
-        let driver = Driver { terms: Rc::new(terms), protocol, wire, elsewhere };
-        Ok(Self { memory: ClientBuffer::default(), server, driver, genie, recorder })
+        let driver = Driver { terms: Rc::new(terms), wire, elsewhere };
+        let sink = ServerHandle::new(memory::Memory::customized());
+        Ok(Self { memory: ClientBuffer::default(), server, driver, sink, genie, recorder })
     }
 
     /// Has the times of operations recorded from now on.
@@ -212,11 +202,7 @@ impl Client {
         };
         let found = pattern::mismatch(&migrant, seed);
         if scheme == Scheme::Move {
-            // If the buffer were deallocated, its region would be kept for emulated move, and the kept regions would grow
-            // without end.
-            let terms = &self.driver.terms;
-            let removal = terms.request(&self.genie, &self.server, &terms.nothing);
-            removal.out(Out::moved(migrant)).send().map_err(|failed| failed.error)?;
+            give_away(&self.genie, &self.sink, migrant)?;
         }
         Ok(found)
     }

@@ -15,10 +15,10 @@ use genie::mechanism::Space;
 use genie::{Connect, Interface, ServerHandle};
 use genie_net::adapter::{Adapter, EarlyDemultiplexing, Layout, Outboard, Pool, Program};
 use genie_net::datagram::{Datagrams, Open, Options, Socket, Summing};
-use genie_net::{Rate, Wire, wire};
+use genie_net::{Wire, wire};
 use genie_sys::machine;
 
-use super::order::{Attending, End, Serving};
+use super::order::{Attending, End, Network, Serving};
 use crate::error::{Error, Result};
 
 /// The longest data: that of the longest datagram of the papers.
@@ -57,13 +57,13 @@ impl End {
         Ok(Socket::open(genie, server, &Open { port: PORT, peer: Some(peer), ..Open::default() })?)
     }
 
-    /// A server that sums nothing, as the papers', and that is attached to no wire.
-    fn server(self, genie: &Interface, space: &Space) -> Result<Datagrams> {
+    /// A server that is attached to no wire.
+    fn server(self, network: Option<Network>, genie: &Interface, space: &Space) -> Result<Datagrams> {
         let station = |end: Self| [2, 0, 0, 0, 0, end as u8];
         let options = Options {
             neighbours: HashMap::from([(self.other().host(), station(self.other()))]),
             mtu: wire::MTU_MAX,
-            summing: Summing::None,
+            summing: network.map_or(Summing::None, |network| network.summing),
             ..Options::new(station(self), [self.host()])
         };
         let adapter: Box<dyn Adapter> = match self {
@@ -82,7 +82,7 @@ impl End {
 
 /// A datagram server in this process, and the wire that leads there, at the receiver's end.
 pub(super) fn here(attending: &Attending, genie: &Interface) -> Result<(Datagrams, Option<Driven>)> {
-    let server = attending.end.server(genie, genie.space())?;
+    let server = attending.end.server(attending.route.network(), genie, genie.space())?;
     let wire = match attending.end {
         End::Sender => {
             attach(&server, attending, genie)?;
@@ -101,7 +101,7 @@ pub(super) fn serve(of: &Serving) -> Result<Vec<Running>> {
     attending.route.adjust(&genie);
     let options = serving(LONGEST, Duration::ZERO);
     let listener = Listener::claim_in(&Directory::at(&attending.folder)?, name, options)?;
-    let server = attending.end.server(&genie, listener.private_pool()?)?;
+    let server = attending.end.server(attending.route.network(), &genie, listener.private_pool()?)?;
     let mut running = Vec::new();
     match attending.end {
         End::Sender => attach(&server, attending, &genie)?,
@@ -118,8 +118,7 @@ fn attach(server: &Datagrams, attending: &Attending, genie: &Interface) -> Resul
 }
 
 fn lead_to(server: &Datagrams, attending: &Attending) -> Result<genie::channel::Serving> {
-    let rate = attending.route.network().map_or(Rate::Unlimited, |network| network.rate);
-    let options = wire::Options { rate, ..wire::Options::default() };
+    let options = wire::Options { rate: attending.route.rate(), ..wire::Options::default() };
     let wire = Wire::new(options, wire::Clock::default(), server.station());
     let wire = wire.map_err(|error| Error::Peer(error.to_string()))?;
     let (directory, options) = (Directory::at(&attending.folder)?, serving(LONGEST, Duration::ZERO));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use genie::{Interface, Reason, Receipt};
 use genie_net::Rate;
+use genie_net::datagram::Summing;
 use genie_passing::Thresholds;
 use serde::{Deserialize, Serialize};
 
@@ -11,13 +12,12 @@ use super::meter::{Measure, Metered};
 use crate::interface::Granule;
 use crate::memory_server;
 use crate::operations::OperationTime;
-use crate::protocol::Check;
 
 /// The role in which a peer process must call [`run`](super::run).
 pub const ROLE: &str = "party";
 
 /// The name of the device in the folder of a run.
-pub(super) const DEVICE: &str = "loop";
+pub(super) const DEVICE: &str = "device";
 
 /// An order to a party.
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,10 +38,8 @@ pub(crate) enum Order {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Route {
-    /// The loop device.
-    Device,
-    /// The loop device, and protocol servers in the clients' processes.
-    Protocol,
+    /// A device, with a wire of this rate.
+    Device(Rate),
     /// A wire, and datagram servers at both its ends.
     Datagrams(Network),
 }
@@ -63,6 +61,8 @@ pub struct Network {
     pub calibrated: bool,
     /// Where the datagram servers are.
     pub place: Place,
+    /// What they do for checksums.
+    pub summing: Summing,
 }
 
 /// Where a server is.
@@ -79,8 +79,15 @@ impl Route {
     /// The network, where there is one.
     pub(super) fn network(self) -> Option<Network> {
         match self {
-            Self::Device | Self::Protocol => None,
+            Self::Device(_) => None,
             Self::Datagrams(network) => Some(network),
+        }
+    }
+
+    /// How fast the wire is.
+    pub(crate) fn rate(self) -> Rate {
+        match self {
+            Self::Device(rate) | Self::Datagrams(Network { rate, .. }) => rate,
         }
     }
 
@@ -99,6 +106,8 @@ pub(crate) struct Hosting {
     pub(super) folder: String,
     /// The longest data.
     pub(super) longest: usize,
+    /// How fast its wire is.
+    pub(super) rate: Rate,
     /// How long the device looks for requests before it sleeps.
     pub(super) spin: Duration,
 }
@@ -141,8 +150,6 @@ pub(crate) struct Posting {
     pub(super) seed: u64,
     /// What is to be measured.
     pub(super) measure: Measure,
-    /// How a protocol server in the client's process is to protect the datagram.
-    pub(super) check: Check,
 }
 
 /// The receiver's report on an input.

@@ -1,11 +1,10 @@
 //! A party in a process of its own, in the role that it is told.
 
-use genie::channel::{Directory, Listener, Running, Serving};
+use genie::channel::Running;
 
-use super::host;
-use super::order::{DEVICE, Hosting, Order};
+use super::order::Order;
 use super::receiver::Receiver;
-use crate::device::Loop;
+use super::{device, host};
 use crate::error::{Error, Result};
 use crate::peer::{self, Link, Said, say};
 
@@ -28,7 +27,7 @@ struct Party {
 impl Party {
     fn obey(&mut self, order: Order, link: &Link) -> Result<()> {
         match order {
-            Order::Host(hosting) => self.hosted.push(host_device(&hosting)?),
+            Order::Host(hosting) => device::host(&hosting)?,
             Order::HostMemory(hosting) => self.hosted.push(hosting.start()?),
             Order::Attend(attending) => self.receiver = Some(Receiver::open(&attending)?),
             Order::Serve(serving) => self.hosted.extend(host::serve(&serving)?),
@@ -39,11 +38,4 @@ impl Party {
         }
         say(link, &Said::Ready)
     }
-}
-
-/// Hosts the device in threads of its own, until the returned value is dropped.
-fn host_device(hosting: &Hosting) -> Result<Running> {
-    let options = host::serving(hosting.longest, hosting.spin);
-    let serving = Listener::bind_in(&Directory::at(&hosting.folder)?, DEVICE, Loop::default(), options);
-    Ok(serving.and_then(Serving::start)?)
 }

@@ -46,7 +46,6 @@ impl Receiver {
         let records = posting.measure == Measure::Operations;
         let Self { client, yields, .. } = self;
         let driver = client.driver.clone();
-        driver.set_check(posting.check);
         if records {
             client.record();
         }

@@ -34,7 +34,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Takes the sender's seat for this thread, and starts a device for data up to `longest` if one of the routes leads there.
+    /// Takes the sender's seat for this thread, and starts the device of the first route that leads to one, for data up to `longest`.
     ///
     /// # Errors
     /// A process does not start.
@@ -43,10 +43,10 @@ impl Stage {
         let pinned = machine::pin_thread(seats.sender)?;
         let folder = peer::folder()?;
         let mut device = None;
-        if routes.iter().any(|route| route.network().is_none()) {
+        if let Some(Route::Device(rate)) = routes.iter().copied().find(|route| route.network().is_none()) {
             let started = device.insert(Peer::start(ROLE, Some(seats.device))?);
             let path = folder.path().to_string_lossy().into_owned();
-            let hosting = Hosting { folder: path, longest, spin: seats.spin() };
+            let hosting = Hosting { folder: path, longest, rate, spin: seats.spin() };
             started.order(&Order::Host(hosting), &[], "it opened the device")?;
         }
         let (folder, parties) = (RefCell::new(Some(folder)), Cell::new(0));

@@ -49,7 +49,10 @@ fn trials() -> Vec<Trial> {
             transfers::what_cannot_be_counted_is_refused_and_disturbs_nobody,
         ),
         trial("the_rate_bounds_the_latency_from_below", transfers::the_rate_bounds_the_latency_from_below),
-        trial("protocol_servers_pass_every_byte", transfers::protocol_servers_pass_every_byte),
+        trial(
+            "datagram_servers_that_sum_pass_every_byte",
+            transfers::datagram_servers_that_sum_pass_every_byte,
+        ),
         trial(
             "datagram_servers_pass_every_byte_wherever_they_are_and_copy_only_where_copying_pays",
             transfers::datagram_servers_pass_every_byte_wherever_they_are_and_copy_only_where_copying_pays,

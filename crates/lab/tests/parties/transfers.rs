@@ -10,10 +10,9 @@ use genie_lab::error::Error;
 use genie_lab::interface::Granule;
 use genie_lab::model::breakdown::{Buffering, receiver_rows, sender_rows};
 use genie_lab::parties::{Effect, Measure, Network, Parties, Place, Route, Stage, Transfer};
-use genie_lab::protocol::Check;
 use genie_lab::samples::Samples;
 use genie_net::Rate;
-use genie_net::checksum::Checksum;
+use genie_net::datagram::Summing;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Whole granules, and more than any threshold.
@@ -22,7 +21,7 @@ const LONG: usize = 1 << 20;
 const LENGTHS: [usize; 5] = [8, 1000, 4096, 61_440, 100_001];
 
 fn open() -> Parties {
-    Parties::open(Granule::Base, 1 << 20).expect("the parties")
+    Parties::open(Granule::Base, 1 << 20, Route::Device(Rate::Unlimited)).expect("the parties")
 }
 
 fn alike(scheme: Scheme, len: usize) -> Transfer {
@@ -151,21 +150,23 @@ pub(crate) fn what_cannot_be_counted_is_refused_and_disturbs_nobody() {
 }
 
 pub(crate) fn the_rate_bounds_the_latency_from_below() {
-    let mut parties = open();
     let rate = Rate::Bits(155_000_000);
-    parties.set_rate(rate).expect("a rate");
-    let transferred = parties.transfer(&alike(Scheme::EmulatedCopy, 61_440)).expect("a transfer");
-    assert!(transferred.latency >= rate.time(61_440 - 4096), "{:?}", transferred.latency);
+    let mut parties = Parties::open(Granule::Base, 1 << 20, Route::Device(rate)).expect("the parties");
+    // One packet, and several.
+    for len in [61_440, 150_000] {
+        let transferred = parties.transfer(&alike(Scheme::EmulatedCopy, len)).expect("a transfer");
+        assert!(transferred.latency >= rate.time(len as u64), "{len} bytes: {:?}", transferred.latency);
+    }
 }
 
-pub(crate) fn protocol_servers_pass_every_byte() {
-    let stage = Stage::open(Granule::Base, 1 << 20, &[Route::Protocol]).expect("a device");
-    let mut parties = Parties::join(&stage, Route::Protocol).expect("the parties");
-    for check in [Check::None, Check::Separate(Checksum::Internet), Check::Integrated(Checksum::Crc32c)] {
-        for len in LENGTHS {
+pub(crate) fn datagram_servers_that_sum_pass_every_byte() {
+    for summing in [Summing::Separate, Summing::Integrated] {
+        let network = Network { rate: Rate::Unlimited, calibrated: true, place: Place::InProcess, summing };
+        let mut parties = Parties::open(Granule::Base, LONG, Route::Datagrams(network)).expect("the parties");
+        for len in [8, 1000, 4096, 61_440] {
             for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::EmulatedShare] {
-                let transferred = parties.transfer(&Transfer { check, ..alike(scheme, len) });
-                transferred.unwrap_or_else(|error| panic!("{check:?}, {len} bytes by {scheme}: {error}"));
+                let transferred = parties.transfer(&alike(scheme, len));
+                transferred.unwrap_or_else(|error| panic!("{summing:?}, {len} bytes by {scheme}: {error}"));
             }
         }
     }
@@ -178,7 +179,7 @@ pub(crate) fn datagram_servers_pass_every_byte_wherever_they_are_and_copy_only_w
         [(Rate::Unlimited, false), (Rate::Unlimited, true), (Rate::Bits(10_000_000_000), true)]
     {
         let routes = [Place::InProcess, Place::OwnProcess]
-            .map(|place| Route::Datagrams(Network { rate, calibrated, place }));
+            .map(|place| Route::Datagrams(Network { rate, calibrated, place, summing: Summing::None }));
         let stage = Stage::open(Granule::Base, LONG, &routes).expect("a stage");
         let mut parties = routes.map(|route| Parties::join(&stage, route).expect("the parties"));
         stage.close();

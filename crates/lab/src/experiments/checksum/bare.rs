@@ -4,12 +4,13 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use super::super::reading::Reading;
-use super::{ID, Kind};
+use super::ID;
 use crate::experiment::Options;
 use crate::findings::{Axis, Curve, Figure, Table};
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::samples::nanoseconds;
 use fastrand::Rng;
+use genie_net::checksum::Checksum as Kind;
 
 /// The setting under which these measurements are kept.
 const SETTING: &str = "alone";

@@ -41,7 +41,7 @@ const ABSENT_PARTS: [(&[&str], &str); 6] = [
     (&["c", "d", "e", "f"], "there are no iolets yet"),
     (&["g"], "Linux does that; see the hand-over in experiment latency"),
     (&["h"], "see g"),
-    (&["i", "j", "k", "l", "m"], "there is no such device: the loop device copies"),
+    (&["i", "j", "k", "l", "m"], "there is no such device: the one here copies"),
     (&["w", "x"], "there is no outboard memory"),
 ];
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use genie::{Interface, Out, Reason, Reply, Scheme, ServerHandle, memory};
+use genie::{Interface, Reason, Reply, Scheme, ServerHandle, memory};
 use genie_passing::Recorder;
 
 use super::arrivals::{Arrivals, RECEIVE};
-use crate::client_buffer::ClientBuffer;
+use crate::client_buffer::{ClientBuffer, give_away};
 use crate::error::{Error, Result};
 use crate::interface::Granule;
 use crate::model::breakdown::Buffering;
@@ -80,10 +80,7 @@ impl Pooled {
             )));
         }
         if let Some(migrant) = migrant.filter(|_| scheme == Scheme::Move) {
-            // If the buffer were deallocated, its region would be kept for emulated move, and the kept regions would grow
-            // without end.
-            let removal = self.genie.request(&self.sink, memory::NULL).out(Out::moved(migrant));
-            removal.send().map_err(|failed| failed.error)?;
+            give_away(&self.genie, &self.sink, migrant)?;
         }
         Ok(())
     }

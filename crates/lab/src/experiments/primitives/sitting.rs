@@ -14,7 +14,7 @@ use crate::measurement::{Measured, Quantity};
 use crate::model::breakdown::Buffering;
 use crate::model::measured::{GRANULE, Side};
 use crate::operations::OperationTime;
-use crate::parties::{Measure, Parties, Transfer, Transferred};
+use crate::parties::{Measure, Parties, Route, Transfer, Transferred};
 use crate::samples::nanoseconds;
 use fastrand::Rng;
 use genie_net::Rate;
@@ -65,8 +65,7 @@ impl<'o> Operations<'o> {
     /// Starts the parties.
     pub(super) fn open(options: &'o Options) -> Result<Self> {
         let longest = super::lengths(options).iter().copied().max().unwrap_or_default();
-        let parties = Parties::open(options.granule, longest)?;
-        parties.set_rate(Rate::Unlimited)?;
+        let parties = Parties::open(options.granule, longest, Route::Device(Rate::Unlimited))?;
         let recorder = Recorder::new(RECORDS);
         Ok(Self { options, parties, random: Rng::with_seed(options.seed), recorder })
     }
