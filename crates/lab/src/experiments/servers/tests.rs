@@ -46,3 +46,12 @@ fn an_overhead_that_grows_with_the_data_refutes_what_says_that_it_does_not() {
     let found = conclude(&made(lines, |len| 20.0 + len as f64 / 400.0)).judged();
     assert_eq!(found[..2], [Verdict::DoesNotHold, Verdict::DoesNotHold]);
 }
+
+/// What a few microseconds of noise add to the line was judged by the time in process, which may be short itself.
+#[test]
+fn an_overhead_that_grows_by_far_less_than_its_fixed_term_is_constant_however_quick_the_data() {
+    let conclusion = conclude(&made(|_| (10.0, 0.15), |len| 20.0 + len as f64 / 10_000.0));
+    let found = &conclusion.verdicts[0];
+    assert_eq!(found.verdict, Verdict::Holds, "{}", found.found);
+    assert!(found.found.contains("by 6.14 µs, beside a fixed term of 20.0 µs"), "{}", found.found);
+}
