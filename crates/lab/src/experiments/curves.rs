@@ -6,7 +6,7 @@ use super::latency::PAPER_LEN;
 use super::reading::{MISSING, Reading, bytes, slug};
 use super::transfers::{Course, Passing, setting};
 use crate::amounts::significant;
-use crate::findings::{Figure, Scale, Table, row};
+use crate::findings::{Conclusion, Figure, Finding, Scale, Table, row};
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
 use crate::papers::Printed;
@@ -35,8 +35,27 @@ impl Course {
         Reading::of(measurements, self.id, setting(rate, passing, figure), quantity)
     }
 
+    /// Figures, tables, and how much longer than copying the curves take of which `is_one` is true.
+    pub(super) fn conclude(
+        self,
+        measurements: &Measurements,
+        papers: &[Paper],
+        is_one: fn(&str) -> bool,
+        verdicts: Vec<Finding>,
+    ) -> Conclusion {
+        let here = "Sender, wire and receiver are in one process, with granules of 4 KiB; without a limit of the rate, one thread does all work. The wire copies the data \
+                    once; that copy stands for DMA, and is in every latency. Bytes copied are those of both hosts.";
+        let beside = papers.iter().flat_map(|paper| self.beside_copying(measurements, paper, is_one));
+        Conclusion {
+            figures: self.figures(measurements, papers),
+            tables: papers.iter().flat_map(|paper| self.tables(measurements, paper)).collect(),
+            verdicts,
+            notes: std::iter::once(here.to_owned()).chain(beside).collect(),
+        }
+    }
+
     /// A figure for each setting in which something was measured.
-    pub(super) fn figures(self, measurements: &Measurements, papers: &[Paper]) -> Vec<Figure> {
+    fn figures(self, measurements: &Measurements, papers: &[Paper]) -> Vec<Figure> {
         let of = |paper: &Paper| {
             self.settings().map(|how| {
                 let reading = self.reading(measurements, how, paper.figure, Quantity::Latency);
@@ -49,7 +68,7 @@ impl Course {
     }
 
     /// Throughput beside the paper's, and what was copied for it.
-    pub(super) fn tables(self, measurements: &Measurements, paper: &Paper) -> [Table; 2] {
+    fn tables(self, measurements: &Measurements, paper: &Paper) -> [Table; 2] {
         let of = |how, quantity| self.reading(measurements, how, paper.figure, quantity);
         let throughput = |(name, printed): &(String, Option<Printed>)| {
             let here = self.settings().map(|how| of(how, Quantity::Latency).throughput(name, PAPER_LEN));
@@ -77,11 +96,11 @@ impl Course {
     }
 
     /// How much longer than copying one of these curves takes at worst, with thresholds calibrated and off.
-    pub(super) fn beside_copying(
+    fn beside_copying(
         self,
         measurements: &Measurements,
         paper: &Paper,
-        is_one: impl Fn(&str) -> bool,
+        is_one: fn(&str) -> bool,
     ) -> Vec<String> {
         let sentence = |how: (Rate, Passing)| {
             let reading = self.reading(measurements, how, paper.figure, Quantity::Latency);
@@ -100,13 +119,6 @@ impl Course {
             ))
         };
         unpaced().into_iter().filter_map(sentence).collect()
-    }
-
-    /// What the reader must know besides.
-    pub(super) fn notes(self, beside: impl Iterator<Item = String>) -> Vec<String> {
-        let here = "Sender, wire and receiver are in one process, with granules of 4 KiB; without a limit of the rate, one thread does all work. The wire copies the data \
-                    once; that copy stands for DMA, and is in every latency. Bytes copied are those of both hosts.";
-        std::iter::once(here.to_owned()).chain(beside).collect()
     }
 }
 

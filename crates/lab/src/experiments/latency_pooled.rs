@@ -8,13 +8,10 @@
 use genie::Scheme;
 use genie::mechanism::model::Allocation;
 use genie_net::Rate;
-use genie_net::adapter::Support;
-use genie_net::transfer::Shape;
 
 use super::curves::Paper;
 use super::described::{Described, Measuring};
 use super::latency::{PAPER_LEN, schemes};
-use super::link::expecting;
 use super::reading::{Reading, ends, findings};
 use super::transfers::{Course, Passing, Subject};
 use crate::amounts::significant;
@@ -78,16 +75,7 @@ static DECLARATION: Declaration = Declaration {
 
 fn subjects(len: usize) -> Vec<Subject> {
     let of = |(figure, offset): (&'static str, Option<usize>)| {
-        Scheme::ALL.map(|scheme| Subject {
-            figure,
-            series: scheme.name().to_owned(),
-            scheme,
-            support: Support::Pooled,
-            shape: Shape::of(len),
-            receiving: expecting(Shape::of(len), false),
-            offset,
-            is_first: false,
-        })
+        Scheme::ALL.map(|scheme| Subject { offset, ..Subject::pooled(figure, scheme.name(), scheme, len) })
     };
     [(ALIGNED, None), (UNALIGNED, Some(OFFSET))].into_iter().flat_map(of).collect()
 }
@@ -105,16 +93,7 @@ fn papers() -> [Paper; 2] {
 }
 
 fn conclude(measurements: &Measurements) -> Conclusion {
-    let papers = papers();
-    let beside = papers
-        .iter()
-        .flat_map(|paper| COURSE.beside_copying(measurements, paper, |name| name == "emulated copy"));
-    Conclusion {
-        figures: COURSE.figures(measurements, &papers),
-        tables: papers.iter().flat_map(|paper| COURSE.tables(measurements, paper)).collect(),
-        verdicts: verdicts(measurements),
-        notes: COURSE.notes(beside),
-    }
+    COURSE.conclude(measurements, &papers(), |name| name == "emulated copy", verdicts(measurements))
 }
 
 fn is_migrant(scheme: &str) -> bool {

@@ -43,11 +43,6 @@ pub(super) fn name(support: Support) -> &'static str {
     }
 }
 
-/// What a receiver knows of packets.
-pub(super) fn expecting(expected: Shape, tracks: bool) -> Receiving {
-    Receiving { tracks, ..Receiving::of(expected) }
-}
-
 fn adapter(support: Support, genie: &Interface) -> Result<Box<dyn Adapter>> {
     let pool = || Pool::reserve(genie.space(), GRANULE, SEGMENTS).map_err(genie::Error::from);
     Ok(match support {

@@ -8,12 +8,11 @@
 use genie::Scheme;
 use genie_net::Rate;
 use genie_net::adapter::Support;
-use genie_net::transfer::{HEADER, Shape};
+use genie_net::transfer::{HEADER, Receiving, Shape};
 
 use super::curves::Paper;
 use super::described::{Described, Measuring};
 use super::latency::PAPER_LEN;
-use super::link::expecting;
 use super::reading::{Reading, findings};
 use super::transfers::{Course, Passing, Subject};
 use crate::amounts::significant;
@@ -104,20 +103,11 @@ static DECLARATION: Declaration = Declaration {
 };
 
 fn subjects(_: usize) -> Vec<Subject> {
-    let pooled = |series: &str, data: usize| Subject {
-        figure: POOLED,
-        series: series.to_owned(),
-        scheme: Scheme::EmulatedCopy,
-        support: Support::Pooled,
-        shape: Shape::of(data),
-        receiving: expecting(Shape::of(data), false),
-        offset: None,
-        is_first: false,
-    };
+    let pooled = |series: &str, data| Subject::pooled(POOLED, series, Scheme::EmulatedCopy, data);
     let demultiplexed = |series: &str, data: usize, tracks: bool| Subject {
         figure: DEMULTIPLEXED,
         support: Support::EarlyDemultiplexing,
-        receiving: expecting(Shape::of(SHORT), tracks),
+        receiving: Receiving { tracks, ..Receiving::of(Shape::of(SHORT)) },
         offset: Some(OFFSET),
         ..pooled(series, data)
     };
@@ -144,14 +134,7 @@ fn papers() -> [Paper; 2] {
 }
 
 fn conclude(measurements: &Measurements) -> Conclusion {
-    let papers = papers();
-    let beside = papers.iter().flat_map(|paper| COURSE.beside_copying(measurements, paper, |_| true));
-    Conclusion {
-        figures: COURSE.figures(measurements, &papers),
-        tables: papers.iter().flat_map(|paper| COURSE.tables(measurements, paper)).collect(),
-        verdicts: verdicts(measurements),
-        notes: COURSE.notes(beside),
-    }
+    COURSE.conclude(measurements, &papers(), |_| true, verdicts(measurements))
 }
 
 /// The two figures without a limit of the rate, with thresholds off: there the curves differ most.

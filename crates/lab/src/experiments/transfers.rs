@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use genie::{Interface, Out, Pending, Reply, Scheme, memory};
+use genie::{Interface, Pending, Reply, Scheme};
 use genie_net::Rate;
 use genie_net::adapter::Support;
 use genie_net::transfer::{Receiving, Shape};
@@ -16,7 +16,7 @@ use genie_passing::Thresholds;
 
 use super::link::Link;
 use super::partners::take_turns;
-use crate::client_buffer::ClientBuffer;
+use crate::client_buffer::{ClientBuffer, give_away};
 use crate::data::{Data, difference};
 use crate::error::{Error, Result};
 use crate::experiment::{Options, Sitting, Step};
@@ -68,6 +68,22 @@ pub(super) struct Subject {
     pub(super) offset: Option<usize>,
     /// Whether each transfer is the first one at its port.
     pub(super) is_first: bool,
+}
+
+impl Subject {
+    /// With pooled buffers, packets of `data` bytes, which are expected so, and a client's buffer where the server prefers it.
+    pub(super) fn pooled(figure: &'static str, series: &str, scheme: Scheme, data: usize) -> Self {
+        Self {
+            figure,
+            series: series.to_owned(),
+            scheme,
+            support: Support::Pooled,
+            shape: Shape::of(data),
+            receiving: Receiving::of(Shape::of(data)),
+            offset: None,
+            is_first: false,
+        }
+    }
 }
 
 /// An experiment of such transfers.
@@ -239,9 +255,7 @@ impl Ends {
             )));
         }
         if let Some(migrant) = migrant.filter(|_| scheme == Scheme::Move) {
-            // If the buffer were deallocated, its region would be kept for emulated move, and the kept regions would grow without end.
-            let removal = genie.request(&link.sink, memory::NULL).out(Out::moved(migrant));
-            removal.send().map_err(|failed| failed.error)?;
+            give_away(genie, &link.sink, migrant)?;
         }
         Ok(if is_left_out { Vec::new() } else { vec![Taken { latency, copied }] })
     }

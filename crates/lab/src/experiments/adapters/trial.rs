@@ -3,10 +3,10 @@
 use genie::{In, Out, Pending, Scheme};
 use genie_net::Rate;
 use genie_net::adapter::Support;
-use genie_net::transfer::{HEADER, Shape};
+use genie_net::transfer::{HEADER, Receiving, Shape};
 use genie_passing::Thresholds;
 
-use super::super::link::{GRANULE, Link, expecting, name};
+use super::super::link::{GRANULE, Link, name};
 use super::conditions::Held;
 use crate::data::{Data, difference};
 use crate::error::{Error, Result};
@@ -89,7 +89,7 @@ impl Trial {
     pub(super) fn make(self) -> Result<u64> {
         let genie = Granule::Base.open()?;
         genie.passing().adjust_thresholds(|thresholds| *thresholds = Thresholds::ALWAYS);
-        let receiving = expecting(self.expected(), false);
+        let receiving = Receiving::of(self.expected());
         let link = Link::open(genie, self.support, Rate::Unlimited, self.shape(), receiving)?;
         let data = Data::generate(self.passed());
         let (transfer, buffer) = self.lens();
