@@ -42,7 +42,7 @@ fn open(genie: &Interface, number: u8) -> Result<(ServerHandle, Running), Box<dy
     let wire = Wire::new(wire::Options::default(), wire::Clock::default(), server.station())?;
     let wire = Listener::bind(&name(number), wire, ServeOptions::default())?.start()?;
     let patient = ConnectOptions { wait: Duration::from_secs(10), ..ConnectOptions::default() };
-    server.attach(genie.connect_with(&Directory::open()?, &name(other), &patient)?);
+    server.attach(genie.connect_with(&Directory::open()?, &name(other), &patient)?)?;
     Ok((ServerHandle::new(server), wire))
 }
 

@@ -24,7 +24,7 @@ mod snap_off;
 mod tracking;
 
 pub use approximation::Approximation;
-pub use device::{Adapter, Amended, Counters, Dropped, Mode, NotPosted, Support};
+pub use device::{Adapter, Amended, Counters, Dropped, Free, Mode, NotPosted, Support};
 pub use early::EarlyDemultiplexing;
 pub use memory::{Buffer, Gathered};
 pub use outboard::Outboard;

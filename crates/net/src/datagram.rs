@@ -34,11 +34,11 @@ mod sending;
 mod services;
 mod socket;
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use genie_io::{
-    Client, ClientId, Completer, Incoming, Interface, RequestId, Server, ServerError, ServerHandle, Service,
-    ServiceId,
+    Client, ClientId, Completer, Error, Incoming, Interface, RequestId, Server, ServerError, ServerHandle,
+    Service, ServiceId,
 };
 use genie_memory::TellLater;
 use genie_passing::Preferred;
@@ -46,7 +46,8 @@ use genie_sys::Errno;
 use genie_sys::fork::Maker;
 use genie_sys::lock::Mutex;
 
-use crate::replies::Replies;
+use crate::adapter::Free;
+use crate::uplink::Uplink;
 use crate::{Adapter, Frame, adapter, wire};
 use argument::refusal;
 use ports::State;
@@ -66,10 +67,7 @@ pub use socket::Socket;
 pub struct Datagrams(Arc<Inner>);
 
 struct Inner {
-    /// By which it makes requests of the wire.
-    interface: Interface,
-    replies: Replies,
-    wire: OnceLock<ServerHandle>,
+    uplink: Uplink,
     options: Options,
     state: Mutex<State>,
     maker: Maker,
@@ -86,21 +84,17 @@ impl Datagrams {
     pub fn new(interface: Interface, adapter: Box<dyn Adapter>, mut options: Options) -> Self {
         options.mtu = options.mtu.min(wire::MTU_MAX);
         let state = Mutex::new(State::new(adapter, options.clone()));
-        let replies = Replies(interface.clone());
-        Self(Arc::new(Inner {
-            interface,
-            replies,
-            wire: OnceLock::new(),
-            options,
-            state,
-            maker: Maker::this_process(),
-        }))
+        let uplink = Uplink::new(interface);
+        Self(Arc::new(Inner { uplink, options, state, maker: Maker::this_process() }))
     }
 
-    /// Says by which wire datagrams are sent: the first time; later calls change nothing. A wire in another process has to be attached
-    /// before the server is served.
-    pub fn attach(&self, wire: ServerHandle) {
-        drop(self.0.wire.set(wire));
+    /// Says by which wire datagrams are sent from now on.
+    ///
+    /// # Errors
+    /// The handle is no wire's; or the wire is in another process, and this server was given to clients ([`ServerHandle::new`], a
+    /// listener) when it had none there: they would not wait for the wire's replies.
+    pub fn attach(&self, wire: ServerHandle) -> Result<(), Error> {
+        self.0.uplink.attach(wire)
     }
 
     /// What is to be attached to the wire by which datagrams come.
@@ -121,6 +115,12 @@ impl Datagrams {
     pub fn adapter(&self) -> adapter::Counters {
         let state = self.0.state.lock_made_by(self.0.maker);
         state.map_or_else(adapter::Counters::default, |state| state.adapter.counters())
+    }
+
+    /// What of its adapter is free. In a child made by fork, nothing.
+    pub fn free(&self) -> Free {
+        let none = Free { segments: 0, bytes: 0 };
+        self.0.state.lock_made_by(self.0.maker).map_or(none, |state| state.adapter.free())
     }
 
     fn serve(&self, request: &mut Incoming) -> Result<(), ServerError> {
@@ -205,9 +205,7 @@ impl Server for Datagrams {
     }
 
     fn completer(&self) -> Option<&dyn Completer> {
-        // A wire in this process replies by itself.
-        let is_elsewhere = self.0.wire.get().is_some_and(ServerHandle::is_remote);
-        is_elsewhere.then_some(&self.0.replies as &dyn Completer)
+        self.0.uplink.completer()
     }
 }
 

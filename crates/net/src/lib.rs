@@ -14,9 +14,9 @@ pub mod datagram;
 mod frame;
 pub mod packet;
 mod rate;
-mod replies;
 pub mod traffic;
 pub mod transfer;
+mod uplink;
 pub mod wire;
 
 pub use adapter::{Adapter, Received};

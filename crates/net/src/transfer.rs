@@ -35,7 +35,6 @@ use smallvec::SmallVec;
 use crate::Frame;
 use crate::adapter::{Adapter, Counters, Received};
 use crate::assembly::Finished;
-use crate::replies::Replies;
 use crate::wire::Station;
 
 pub use header::{HEADER, layout};
@@ -117,7 +116,6 @@ pub struct Transfers(Arc<Inner>);
 
 struct Inner {
     sending: Sending,
-    replies: Replies,
     state: Mutex<State>,
     receiving: Receiving,
     maker: Maker,
@@ -165,15 +163,17 @@ impl Transfers {
             held: 0,
             totals: Totals::default(),
         };
-        let (replies, sending) = (Replies(genie.clone()), Sending::new(genie));
-        let (state, maker) = (Mutex::new(state), Maker::this_process());
-        Self(Arc::new(Inner { sending, replies, state, receiving, maker }))
+        let (sending, state) = (Sending::new(genie), Mutex::new(state));
+        Self(Arc::new(Inner { sending, state, receiving, maker: Maker::this_process() }))
     }
 
-    /// Says by which wire it sends: the first time; later calls change nothing. A wire in another process has to be attached before the
-    /// server is served. One that leads back to the server keeps it for ever.
-    pub fn attach(&self, wire: ServerHandle) {
-        drop(self.0.sending.wire.set(wire));
+    /// Says by which wire it sends from now on. One that leads back to the server keeps it for ever.
+    ///
+    /// # Errors
+    /// The handle is no wire's; or the wire is in another process, and this server was given to clients ([`ServerHandle::new`], a
+    /// listener) when it had none there: they would not wait for the wire's replies.
+    pub fn attach(&self, wire: ServerHandle) -> Result<(), Error> {
+        self.0.sending.uplink.attach(wire)
     }
 
     /// Cuts what is sent from now on so.
@@ -346,9 +346,7 @@ impl Server for Transfers {
     }
 
     fn completer(&self) -> Option<&dyn Completer> {
-        // A wire in this process replies by itself.
-        let is_elsewhere = self.0.sending.wire.get().is_some_and(ServerHandle::is_remote);
-        is_elsewhere.then_some(&self.0.replies as &dyn Completer)
+        self.0.sending.uplink.completer()
     }
 
     fn abort(&self, request: RequestId) {

@@ -45,6 +45,10 @@ impl From<Error> for ServerError {
     /// server's, has failed without a number: the client gets `EREMOTEIO` for 0.
     fn from(error: Error) -> Self {
         use genie_passing::Error::{Integrity, TooLong};
+        // What another server says is passed on as it is.
+        if let Error::Server(error) = error {
+            return error;
+        }
         let code = match &error {
             Error::Unmapped { .. }
             | Error::ReadyAlready { .. }
@@ -52,7 +56,6 @@ impl From<Error> for ServerError {
             | Error::Backwards { .. } => 0,
             Error::Passing(TooLong { .. } | Integrity { .. }) => 0,
             Error::Dropped | Error::Panicked { .. } | Error::Untold { .. } => 0,
-            Error::Server(error) => error.code,
             error => error.errno(),
         };
         Self { code, message: error.to_string() }

@@ -73,7 +73,7 @@ impl Link {
             .map_err(|error| Error::Peer(error.to_string()))?;
         let none = Box::new(Outboard::new(0));
         let sending = Transfers::new(genie.clone(), none, Receiving::of(Shape::of(1)));
-        sending.attach(ServerHandle::new(wire));
+        sending.attach(ServerHandle::new(wire))?;
         sending.set_shape(shape);
         let (sender, receiver) = (ServerHandle::new(sending), ServerHandle::new(receiving.clone()));
         Ok(Self { sender, receiver, receiving, sink, port: 0, genie })

@@ -52,7 +52,7 @@ pub(super) fn host(hosting: &Hosting) -> Result<()> {
     let clock = Clock::polled();
     let wire =
         Wire::new(Options { mtu: usize::MAX, rate, ..Options::default() }, clock.clone(), transfers.clone());
-    transfers.attach(ServerHandle::new(wire.map_err(|error| Error::Peer(error.to_string()))?));
+    transfers.attach(ServerHandle::new(wire.map_err(|error| Error::Peer(error.to_string()))?))?;
     let mut driven = listener.serve(transfers)?.drive()?;
     let look = move || {
         // Only a stop ends this.

@@ -113,7 +113,7 @@ pub(super) fn serve(of: &Serving) -> Result<Vec<Running>> {
 
 fn attach(server: &Datagrams, attending: &Attending, genie: &Interface) -> Result<()> {
     let options = ConnectOptions { spin: Some(attending.spin), ..ConnectOptions::default() };
-    server.attach(genie.connect_with(&Directory::at(&attending.folder)?, &attending.server, &options)?);
+    server.attach(genie.connect_with(&Directory::at(&attending.folder)?, &attending.server, &options)?)?;
     Ok(())
 }
 

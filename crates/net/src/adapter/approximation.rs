@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::device::{Adapter, Amended, Counters, Dropped, Mode, NotPosted, Support};
+use super::device::{Adapter, Amended, Counters, Dropped, Free, Mode, NotPosted, Support};
 use super::early::EarlyDemultiplexing;
 use super::pool::Pool;
 use super::program::{Layout, Program};
@@ -106,6 +106,10 @@ impl Adapter for Approximation {
 
     fn takes_headers(&self) -> bool {
         true
+    }
+
+    fn free(&self) -> Free {
+        self.device.free()
     }
 
     fn counters(&self) -> Counters {

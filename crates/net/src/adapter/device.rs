@@ -43,6 +43,21 @@ pub struct Counters {
     pub no_buffers: u64,
 }
 
+/// What of an adapter is free: without a limit, by default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Free {
+    /// Segments of its pool.
+    pub segments: usize,
+    /// Bytes of these, or of the adapter's own memory.
+    pub bytes: usize,
+}
+
+impl Default for Free {
+    fn default() -> Self {
+        Self { segments: usize::MAX, bytes: usize::MAX }
+    }
+}
+
 /// Why buffering could not be posted; it comes back.
 #[derive(Debug)]
 pub struct NotPosted(pub Posting);
@@ -148,6 +163,11 @@ pub trait Adapter: Send {
     fn preferred(&self, header: usize, len: usize) -> Preferred {
         let offset = if self.support() == Support::Pooled { header } else { 0 };
         Preferred { offset, len, ..Preferred::default() }
+    }
+
+    /// What is free for packets that nobody has asked for. A server has fewer than these wait for their requests.
+    fn free(&self) -> Free {
+        Free::default()
     }
 
     /// What it has done so far.

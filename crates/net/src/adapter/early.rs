@@ -7,7 +7,7 @@
 
 use smallvec::smallvec;
 
-use super::device::{Adapter, Counters, Dropped, NotPosted, Support};
+use super::device::{Adapter, Counters, Dropped, Free, NotPosted, Support};
 use super::lists::{End, Lists};
 use super::pool::Pool;
 use super::program::{Layout, Layouts, Program};
@@ -81,6 +81,10 @@ impl Adapter for EarlyDemultiplexing {
 
     fn takes_headers(&self) -> bool {
         self.splits
+    }
+
+    fn free(&self) -> Free {
+        self.pool.free()
     }
 
     fn counters(&self) -> Counters {

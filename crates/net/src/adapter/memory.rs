@@ -46,6 +46,11 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// How many bytes are free.
+    pub(super) fn free(&self) -> usize {
+        self.len - self.used()
+    }
+
     /// Stores a frame; none if too little memory is left.
     pub(super) fn store(self: &Arc<Self>, frame: &Frame<'_>) -> Option<Buffer> {
         let len = frame.len();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::device::{Adapter, Counters, Dropped, Support};
+use super::device::{Adapter, Counters, Dropped, Free, Support};
 use super::memory::Memory;
 use super::received::{Piece, Received};
 use crate::Frame;
@@ -40,6 +40,10 @@ impl Adapter for Outboard {
         let stored = self.memory.store(frame).ok_or(Dropped::NoBuffers);
         let buffer = self.counters.stored(frame.len(), stored)?;
         Ok(Received { pieces: SmallVec::from_iter([Piece::Outboard(buffer)]), ..Received::of(frame.len()) })
+    }
+
+    fn free(&self) -> Free {
+        Free { bytes: self.memory.free(), ..Free::default() }
     }
 
     fn counters(&self) -> Counters {

@@ -6,6 +6,7 @@ use genie_memory::Space;
 use genie_passing::{Overlays, Result};
 use smallvec::SmallVec;
 
+use super::device::Free;
 use super::received::Piece;
 use crate::Frame;
 
@@ -39,8 +40,9 @@ impl Pool {
     }
 
     /// How many segments are free.
-    pub fn free(&self) -> usize {
-        self.segments.free()
+    pub fn free(&self) -> Free {
+        let segments = self.segments.free();
+        Free { segments, bytes: segments * self.len }
     }
 
     /// Stores bytes `from` of a frame; nothing, if there are too few segments.

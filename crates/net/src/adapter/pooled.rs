@@ -4,7 +4,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::device::{Adapter, Counters, Dropped, Support};
+use super::device::{Adapter, Counters, Dropped, Free, Support};
 use super::pool::Pool;
 use super::received::Received;
 use crate::Frame;
@@ -46,6 +46,10 @@ impl Adapter for Pooled {
 
     fn takes_headers(&self) -> bool {
         self.header.is_some()
+    }
+
+    fn free(&self) -> Free {
+        self.pool.free()
     }
 
     fn counters(&self) -> Counters {

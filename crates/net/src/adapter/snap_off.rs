@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use smallvec::smallvec;
 
-use super::device::{Adapter, Amended, Counters, Dropped, Mode, NotPosted, Support};
+use super::device::{Adapter, Amended, Counters, Dropped, Free, Mode, NotPosted, Support};
 use super::lists::{End, Lists};
 use super::pool::Pool;
 use super::program::{Layout, Layouts, Program};
@@ -97,6 +97,10 @@ impl Adapter for SnapOff {
 
     fn takes_headers(&self) -> bool {
         true
+    }
+
+    fn free(&self) -> Free {
+        self.pool.free()
     }
 
     fn counters(&self) -> Counters {

@@ -186,7 +186,9 @@ impl Fields<'_> {
 }
 
 fn wrong() -> ServerError {
-    ServerError::misuse("this is no argument of the datagram server; its functions make them")
+    ServerError::misuse(
+        "this is no argument of the datagram server: `open_argument`, `send_argument` and `port_argument` make them",
+    )
 }
 
 /// An error with a code of the kernel's.

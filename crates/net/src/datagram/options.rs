@@ -19,7 +19,7 @@ pub struct Options {
     pub hosts: Vec<IpAddr>,
     /// The hosts that it sends to, and their stations.
     pub neighbours: HashMap<IpAddr, [u8; 6]>,
-    /// The longest packet, its IP header included (1,500).
+    /// The longest packet, its IP header included (1,500); 65,535 at most.
     pub mtu: usize,
     /// What is done for the checksum of a datagram that is sent ([`Summing::Separate`]).
     pub summing: Summing,
@@ -80,10 +80,10 @@ pub struct Limits {
     pub queued: usize,
     /// How many bytes of these, at a port (256 KiB).
     pub queued_bytes: usize,
-    /// How many buffers of the adapter's all datagrams that wait for requests may occupy (128). Those of one client occupy no more than are
-    /// left then, so there are some for each. Less than the adapter has.
+    /// How many buffers of the adapter's all datagrams that wait for requests may occupy (128), or one less than there are when the server
+    /// is made, if that is fewer. Of what the other clients leave of these, a client may have half: so there are some for each.
     pub held: usize,
-    /// How many bytes these datagrams may have, in the same way (2 MiB).
+    /// How many bytes these datagrams may have, by the same rule (2 MiB).
     pub held_bytes: usize,
 }
 
@@ -126,7 +126,10 @@ impl Options {
     pub(super) fn way(&self, to: SocketAddr) -> Result<(Between<[u8; 6]>, Hosts), ServerError> {
         let to = to.ip();
         let Some(neighbour) = self.neighbours.get(&to) else {
-            return Err(refusal(Errno::HOSTUNREACH, format!("{to} is no neighbour of this host's")));
+            return Err(refusal(
+                Errno::HOSTUNREACH,
+                format!("{to} is no neighbour of this host's (`Options::neighbour`)"),
+            ));
         };
         let stations = Between { from: self.station, to: *neighbour };
         let hosts = self.hosts.iter().find_map(|from| match (*from, to) {

@@ -80,7 +80,10 @@ pub(super) struct Held {
 }
 
 impl State {
-    pub(super) fn new(adapter: Box<dyn Adapter>, options: Options) -> Self {
+    pub(super) fn new(adapter: Box<dyn Adapter>, mut options: Options) -> Self {
+        let (free, limits) = (adapter.free(), &mut options.limits);
+        limits.held = limits.held.min(free.segments.saturating_sub(1));
+        limits.held_bytes = limits.held_bytes.min(free.bytes.saturating_sub(1));
         Self {
             adapter,
             options,
@@ -97,7 +100,10 @@ impl State {
     pub(super) fn open(&mut self, client: ClientId, open: &Open) -> Result<u16, ServerError> {
         let (limits, usage) = (self.options.limits, self.clients.entry(client).or_default());
         if usage.ports >= limits.ports {
-            return Err(refusal(Errno::MFILE, format!("a client may have {} ports", limits.ports)));
+            return Err(refusal(
+                Errno::MFILE,
+                format!("a client may have {} ports (`Limits::ports`)", limits.ports),
+            ));
         }
         let number = match open.port {
             0 => self.any(),

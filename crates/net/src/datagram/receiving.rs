@@ -86,8 +86,10 @@ impl State {
         let (bound, support) = (self.ports.get_mut(&number)?, self.adapter.support());
         let usage = self.clients.get_mut(&bound.client)?;
         if usage.waiting >= most {
-            let error =
-                refusal(Errno::NOBUFS, format!("a client may have {most} requests wait for datagrams"));
+            let error = refusal(
+                Errno::NOBUFS,
+                format!("a client may have {most} requests wait for datagrams (`Limits::waiting`)"),
+            );
             return Over::refused(assembly.into_request(), error);
         }
         if matches!(support, Support::EarlyDemultiplexing | Support::SnapOff) {

@@ -12,7 +12,6 @@ use super::options::Summing;
 use super::ports::State;
 use crate::checksum::{Checksum, ones_complement};
 use crate::packet::{Between, Header, Hosts};
-use crate::wire::TRANSMIT;
 
 /// How long a reply takes at most.
 const COST: Duration = Duration::from_micros(5);
@@ -51,9 +50,7 @@ impl Datagrams {
 
     /// Makes the request to the wire; also returns whether the client's output was copied.
     fn transmit(&self, request: &mut Incoming) -> Result<(Sending, Pending<'static>, bool), ServerError> {
-        let wire = self.0.wire.get();
-        let wire =
-            wire.ok_or_else(|| refusal(Errno::NETDOWN, "the server is attached to no wire".to_owned()))?;
+        let (uplink, wire) = (&self.0.uplink, self.0.uplink.wire()?);
         let (mut header, sending) = self.header(request)?;
         let is_v6 = matches!(header.hosts, Hosts::V6(_));
         let mut copy = None;
@@ -67,7 +64,7 @@ impl Datagrams {
             }
             Summing::Integrated => {
                 let output = request.output(0)?;
-                let mut buffer = self.0.interface.allocate(output.len())?;
+                let mut buffer = uplink.genie.allocate(output.len())?;
                 header.checksum =
                     header.udp_sum(ones_complement(Checksum::Internet.copy_data(&output, &mut buffer)));
                 sending.count(|counters| {
@@ -78,17 +75,14 @@ impl Datagrams {
             }
         }
         let bytes = header.build().map_err(|error| ServerError::new(error.to_string()))?;
-        let mut frame = self.0.interface.request(wire, TRANSMIT).out(Out::copy(&bytes));
-        let is_copied = copy.is_some();
-        match copy {
-            Some(copy) => frame = frame.and_out(Out::emulated_share(copy)),
-            None if header.len > 0 => {
-                let data = request.fragment(0, 0..header.len.into())?;
-                frame = frame.and_out(Out::fragment(data));
-            }
-            None => {}
+        if copy.is_none() && header.len > 0 {
+            let (pending, copied) = uplink.forward(&wire, &bytes, (request, 0..header.len.into()), &[])?;
+            sending.count(|counters| counters.copied += copied as u64);
+            return Ok((sending, pending, copied > 0));
         }
-        Ok((sending, frame.submit().map_err(|failed| failed.error)?, is_copied))
+        let is_copied = copy.is_some();
+        let pending = uplink.send(&wire, &bytes, copy.map(Out::emulated_share), &[]);
+        Ok((sending, pending.map_err(|failed| failed.error)?, is_copied))
     }
 
     /// The header of a request's datagram, without a checksum, if it can be sent.
@@ -104,7 +98,7 @@ impl Datagrams {
         if is_full(&state) {
             // A wire in another process may have replied long ago, where nobody waits for that.
             drop(state);
-            self.0.interface.collect();
+            self.0.uplink.genie.collect();
             state = self.0.state.lock();
         }
         let to = match (state.own(client, port)?.peer, to) {
@@ -121,6 +115,12 @@ impl Datagrams {
                 return Err(refusal(Errno::DESTADDRREQ, message));
             }
         };
+        if to.port() == 0 {
+            return Err(refusal(
+                Errno::ADDRNOTAVAIL,
+                "port 0 is nobody's: a datagram goes to another one".to_owned(),
+            ));
+        }
         let (stations, hosts) = options.way(to)?;
         let headers = if to.is_ipv4() { 28 } else { 48 };
         if len + headers > options.mtu {
@@ -133,7 +133,10 @@ impl Datagrams {
         let is_full = is_full(&state);
         let usage = state.clients.entry(client).or_default();
         if is_full {
-            return Err(refusal(Errno::NOBUFS, format!("a client may have {most} datagrams on the wire")));
+            return Err(refusal(
+                Errno::NOBUFS,
+                format!("a client may have {most} datagrams on the wire (`Limits::sending`)"),
+            ));
         }
         usage.sending += 1;
         let ports = Between { from: port, to: to.port() };

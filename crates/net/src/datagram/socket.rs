@@ -8,7 +8,7 @@ use super::argument::{Arrived, OPENED, Open, open_argument, opened, port_argumen
 use super::counters::{COUNTERS, Counters};
 use super::services::{CLOSE, OPEN, RECEIVE, SEND, STATISTICS};
 
-/// A port of a client's, which is closed when this is dropped. What its calls do not say, such as timeouts, batches and several elements,
+/// A port of a client's, which is closed when this is dropped. A server that is started anew knows nothing of it: open it again. What its calls do not say, such as timeouts, batches and several elements,
 /// requests do: [`Socket::port`] is what they need.
 ///
 /// # Examples
@@ -26,7 +26,7 @@ use super::services::{CLOSE, OPEN, RECEIVE, SEND, STATISTICS};
 /// let adapter = Pooled::new(Pool::reserve(genie.space(), 2048, 64)?);
 /// let server = Datagrams::new(genie.clone(), Box::new(adapter), options);
 /// let wire = Wire::new(wire::Options::default(), wire::Clock::default(), server.station())?;
-/// server.attach(ServerHandle::new(wire));
+/// server.attach(ServerHandle::new(wire))?;
 ///
 /// let server = ServerHandle::new(server);
 /// let alice = Socket::open(&genie, &server, &Open::default())?;
@@ -99,7 +99,8 @@ impl Socket {
         Ok((reply, arrived))
     }
 
-    /// Asks for a datagram without waiting. [`Arrived::from_reply`] reads the reply's argument.
+    /// Asks for a datagram without waiting. [`Arrived::from_reply`] reads the reply's argument. A request that is dropped still waits, and takes
+    /// a datagram that nobody sees then: [`Pending::abort`] ends it.
     ///
     /// # Errors
     /// See [`Error`].

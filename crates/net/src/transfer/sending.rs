@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use genie_io::{Error, Failed, Incoming, Interface, Out, ServerError, ServerHandle};
+use genie_io::{Error, Failed, Incoming, Interface, ServerError};
 use genie_memory::Direction;
 use genie_sys::lock::Mutex;
 
 use super::header;
-use crate::wire::TRANSMIT;
+use crate::uplink::Uplink;
 
 /// How an output is cut into packets. Of each list the packets take the items in turns, from the first one on.
 #[derive(Debug, Clone)]
@@ -33,8 +33,7 @@ impl Shape {
 
 /// The sending half.
 pub(super) struct Sending {
-    genie: Interface,
-    pub(super) wire: OnceLock<ServerHandle>,
+    pub(super) uplink: Uplink,
     shape: Mutex<Shape>,
     /// How much was sent to each port.
     sent: Mutex<HashMap<u16, u32>>,
@@ -42,6 +41,7 @@ pub(super) struct Sending {
 
 /// An output of which packets are on their way.
 struct Cut {
+    /// There when all packets have been made.
     request: Mutex<Option<Incoming>>,
     left: AtomicUsize,
     failed: Mutex<Option<Error>>,
@@ -50,7 +50,7 @@ struct Cut {
 impl Sending {
     pub(super) fn new(genie: Interface) -> Self {
         let (shape, sent) = (Mutex::new(Shape::of(1024)), Mutex::default());
-        Self { genie, wire: OnceLock::new(), shape, sent }
+        Self { uplink: Uplink::new(genie), shape, sent }
     }
 
     pub(super) fn set_shape(&self, shape: Shape) {
@@ -64,8 +64,9 @@ impl Sending {
         if request.direction(0) == Ok(Direction::In) {
             return request.reply(Err(ServerError::new("what is sent is an output")));
         }
-        let Some(wire) = self.wire.get() else {
-            return request.reply(Err(ServerError::new("the server is attached to no wire")));
+        let wire = match self.uplink.wire() {
+            Ok(wire) => wire,
+            Err(error) => return request.reply(Err(error)),
         };
         let len = request.len(0);
         let packets = packets(&self.shape.lock(), len);
@@ -75,32 +76,22 @@ impl Sending {
             )));
         };
         let mut at = self.reserve(port, len);
-        let fragments: Result<Vec<_>, _> =
-            packets.iter().map(|packet| request.fragment(0, packet.data.clone())).collect();
-        let fragments = match fragments {
-            Ok(fragments) => fragments,
-            Err(error) => return request.reply(Err(error.into())),
-        };
-        let cut = Arc::new(Cut {
-            request: Mutex::new(Some(request)),
-            left: AtomicUsize::new(packets.len() + 1),
-            failed: Mutex::default(),
-        });
-        for (Packet { data, header, trailer }, fragment) in packets.into_iter().zip(fragments) {
+        let left = AtomicUsize::new(packets.len() + 1);
+        let cut = Arc::new(Cut { request: Mutex::default(), left, failed: Mutex::default() });
+        for Packet { data, header, trailer } in packets {
             let head = header::write(port, at, header, trailer);
             at = at.wrapping_add(data.len() as u32);
             let tail = [0; u8::MAX as usize];
-            let sending =
-                self.genie.request(wire, TRANSMIT).out(Out::copy(&head)).and_out(Out::fragment(fragment));
-            let sending = if trailer == 0 { sending } else { sending.and_out(Out::copy(&tail[..trailer])) };
-            match sending.submit() {
-                Ok(pending) => {
+            match self.uplink.forward(&wire, &head, (&mut request, data), &tail[..trailer]) {
+                Ok((pending, _)) => {
                     let cut = Arc::clone(&cut);
-                    pending.then(Duration::from_micros(1), move |sent| cut.sent(sent.err()));
+                    let sent = move |sent: Result<_, Failed>| cut.sent(sent.err().map(|failed| failed.error));
+                    pending.then(Duration::from_micros(1), sent);
                 }
-                Err(failed) => cut.sent(Some(failed)),
+                Err(error) => cut.sent(Some(error)),
             }
         }
+        *cut.request.lock() = Some(request);
         cut.sent(None);
     }
 
@@ -114,9 +105,9 @@ impl Sending {
 
 impl Cut {
     /// One packet less is on its way; the client has its reply when none is.
-    fn sent(&self, failed: Option<Failed>) {
-        if let Some(failed) = failed {
-            self.failed.lock().get_or_insert(failed.error);
+    fn sent(&self, failed: Option<Error>) {
+        if let Some(error) = failed {
+            self.failed.lock().get_or_insert(error);
         }
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1
             && let Some(request) = self.request.lock().take()

@@ -66,7 +66,16 @@ fn directory(place: &Path) -> Directory {
 }
 
 pub(crate) fn connect(genie: &Interface, place: &Path, name: &str) -> ServerHandle {
-    let options = ConnectOptions { wait: Duration::from_secs(60), ..ConnectOptions::default() };
+    connect_with(genie, place, name, ConnectOptions::default())
+}
+
+pub(crate) fn connect_with(
+    genie: &Interface,
+    place: &Path,
+    name: &str,
+    options: ConnectOptions,
+) -> ServerHandle {
+    let options = ConnectOptions { wait: Duration::from_secs(60), ..options };
     genie.connect_with(&directory(place), name, &options).expect("a connection")
 }
 
@@ -105,7 +114,7 @@ fn serve(place: &Path, [number, other]: [usize; 2], level: Level) {
     let server = Datagrams::new(genie.clone(), adapter, crate::hosts::options(number));
     let wire = Wire::new(wire::Options::default(), wire::Clock::default(), server.station()).expect("a wire");
     let _wire = bind(place, &format!("wire{number}"), wire);
-    server.attach(connect(&genie, place, &format!("wire{other}")));
+    server.attach(connect(&genie, place, &format!("wire{other}"))).expect("a wire");
     let running = listener.serve(server.clone()).expect("a server").start().expect("threads");
     println!("\n{SAYS}ready");
     while wait_for_a_word() {

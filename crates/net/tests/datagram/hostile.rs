@@ -199,7 +199,7 @@ fn integrated_sending_by_a_wire_elsewhere_goes_on() {
         let mut options = options(0);
         options.summing = datagram::Summing::Integrated;
         let server = Datagrams::new(genie.clone(), Level::Pooled.adapter(genie.space()), options);
-        server.attach(wire_at(&genie, place.path()));
+        server.attach(wire_at(&genie, place.path())).expect("a wire");
         let handle = ServerHandle::new(server.clone());
         let alice = Socket::open(&genie, &handle, &Open::default()).expect("a port");
         let to = (host(1, false), 9).into();
@@ -232,7 +232,7 @@ fn transfers_by_a_wire_elsewhere_are_replied_to() {
             let genie = open();
             let wire = wire_at(&genie, place.path());
             let datagrams = Datagrams::new(genie.clone(), Level::Pooled.adapter(genie.space()), options(0));
-            datagrams.attach(wire.clone());
+            datagrams.attach(wire.clone()).expect("a wire");
             let datagrams = ServerHandle::new(datagrams);
             let alice = Socket::open(&genie, &datagrams, &Open::default()).expect("a port");
             let argument = datagram::send_argument(alice.port(), Some((host(1, false), 9).into()));
@@ -245,7 +245,7 @@ fn transfers_by_a_wire_elsewhere_are_replied_to() {
             found.push(format!("a datagram: {:?}", sent.map(|_| ()).map_err(|failed| failed.error)));
             let none = Box::new(Outboard::new(0));
             let transfers = Transfers::new(genie.clone(), none, Receiving::of(Shape::of(1000)));
-            transfers.attach(wire);
+            transfers.attach(wire).expect("a wire");
             let transfers = ServerHandle::new(transfers);
             let sent = genie
                 .request(&transfers, transfer::SEND)
@@ -258,5 +258,41 @@ fn transfers_by_a_wire_elsewhere_are_replied_to() {
         let _ = child.kill();
         let _ = child.wait();
         assert!(found.iter().all(|found| found.ends_with("Ok(())")), "{found:#?}");
+    });
+}
+
+/// Nobody waited for the replies of a wire that came later, and for its successor's nobody asked.
+#[test]
+fn a_wire_elsewhere_is_attached_before_clients_come_and_another_one_takes_its_place() {
+    bounded(60, move || {
+        let place = tempfile::tempdir().expect("a directory");
+        let mut child = other_process(place.path());
+        let (genie, options) = (open(), || options(0));
+        let server = || Datagrams::new(genie.clone(), Level::Pooled.adapter(genie.space()), options());
+        let late = server();
+        let handle = ServerHandle::new(late.clone());
+        let error = late.attach(wire_at(&genie, place.path())).expect_err("clients wait for no replies");
+        assert!(
+            error.is_misuse() && error.to_string().contains("before the first `ServerHandle`"),
+            "{error}"
+        );
+        let error = late.attach(handle).expect_err("it is no wire");
+        assert!(error.is_misuse() && error.to_string().contains("datagram is no wire"), "{error}");
+
+        let server = server();
+        server.attach(wire_at(&genie, place.path())).expect("a wire");
+        let handle = ServerHandle::new(server.clone());
+        let alice = Socket::open(&genie, &handle, &Open::default()).expect("a port");
+        let send = || alice.send_to(Out::copy(b"x"), (host(1, false), 9).into()).map(drop);
+        send().expect("it is sent");
+        let _ = child.kill();
+        let _ = child.wait();
+        send().expect_err("the wire is gone");
+        let mut child = other_process(place.path());
+        server.attach(wire_at(&genie, place.path())).expect("another wire");
+        let sent = send();
+        let _ = child.kill();
+        let _ = child.wait();
+        sent.expect("it is sent by the other one");
     });
 }

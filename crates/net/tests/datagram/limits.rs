@@ -168,3 +168,30 @@ fn a_client_has_so_many_datagrams_on_the_wire() {
     drop(send().submit().expect("a request").abort());
     assert_eq!(hosts.servers[0].counters().unsent, 4);
 }
+
+/// The default limits are for more buffers than this adapter has.
+#[test]
+fn a_port_at_which_nobody_receives_keeps_no_other_client_from_receiving() {
+    for level in Level::ALL {
+        let hosts = Hosts::new(level);
+        let (alice, idle, others) = (hosts.socket(0), hosts.socket(1), open());
+        for _ in 0..200 {
+            alice.send_to(Out::copy(&[1; 8000]), address(1, false, &idle)).expect("it is sent");
+        }
+        let bob = Socket::open(&others, &hosts.handles[1], &Open::default()).expect("a port");
+        alice.send_to(Out::copy(b"for bob"), address(1, false, &bob)).expect("it is sent");
+        let mut buffer = [0; 100];
+        let (_, arrived) = synced(bob.submit(In::copy(&mut buffer)).expect("a request")).expect("it waits");
+        assert_eq!(&buffer[..arrived.len], b"for bob", "{level:?}");
+        assert_eq!(hosts.servers[1].adapter().no_buffers, 0, "{level:?}");
+        assert!(hosts.servers[1].counters().full > 100, "{level:?}");
+    }
+}
+
+#[test]
+fn a_datagram_to_port_0_is_refused() {
+    let hosts = Hosts::new(Level::Pooled);
+    let alice = hosts.socket(0);
+    let message = refused(Errno::ADDRNOTAVAIL, alice.send_to(Out::copy(b"x"), (host(1, false), 0).into()));
+    assert!(message.contains("port 0"), "{message}");
+}

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
+use genie_channel::ConnectOptions;
 use genie_conformance::{Buffering, Granules, Guard, Servers, Setup, Store, Subject};
 use genie_io::{
     Error, In, Incoming, Interface, Out, RequestId, Server, ServerError, ServerHandle, Service, ServiceId,
@@ -17,7 +18,7 @@ use genie_net::datagram::{Datagrams, Open, Socket};
 use genie_net::{Wire, wire};
 use genie_sys::lock::Mutex;
 
-use crate::elsewhere::{Peer, connect};
+use crate::elsewhere::{Peer, connect_with};
 use crate::hosts::{Level, host, options, segments};
 
 /// How long the data of a datagram is at most.
@@ -109,7 +110,7 @@ fn data_that_goes_by_datagrams_is_passed_as_promised() {
         let open = |genie: &Interface, _: &Setup| {
             let server = Datagrams::new(genie.clone(), level.adapter(genie.space()), options(0));
             let wire = Wire::new(wire::Options::default(), wire::Clock::default(), server.station());
-            server.attach(ServerHandle::new(wire.expect("a wire")));
+            server.attach(ServerHandle::new(wire.expect("a wire"))).expect("it is one");
             let (granule, (len, count)) = (genie.space().granule(), segments(genie.space().granule()));
             let reserved = if level == Level::Outboard { 0 } else { count * len.div_ceil(granule) };
             Ok(servers(genie, ServerHandle::new(server), reserved))
@@ -124,21 +125,30 @@ fn data_that_goes_by_datagrams_of_another_process_is_passed_as_promised() {
         let setups = setups();
         // Which memory the client has is the same to each adapter of another process.
         let setups = if level == Level::SnapOff { &setups[..] } else { &setups[..2] };
-        elsewhere(level, setups);
+        elsewhere(level, false, setups);
     }
 }
 
-fn elsewhere(level: Level, setups: &[Setup]) {
+#[test]
+fn data_that_goes_by_datagrams_of_a_process_that_is_not_trusted_is_passed_as_promised() {
+    for level in [Level::Pooled, Level::SnapOff, Level::Outboard] {
+        elsewhere(level, true, &setups()[..2]);
+    }
+}
+
+fn elsewhere(level: Level, untrusted: bool, setups: &[Setup]) {
     let place = tempfile::tempdir().expect("a directory");
     let index = Level::ALL.into_iter().position(|other| other == level).expect("a level");
     let mut peer = Peer::start(place.path(), &format!("host 0 0 {index}"));
     peer.says("ready");
     let open = |genie: &Interface, _: &Setup| {
-        let datagrams = connect(genie, place.path(), "host0");
+        let options = ConnectOptions { untrusted, ..ConnectOptions::default() };
+        let datagrams = connect_with(genie, place.path(), "host0", options);
         let (client, server) = (genie.clone(), datagrams.clone());
         let settle =
             move || assert!(client.flush(&server, Duration::from_secs(10)), "requests are outstanding");
         Ok(servers(genie, datagrams, 0).settling(settle))
     };
-    Subject::new(&format!("datagrams elsewhere, {level:?}"), open).report(setups).assert_kept();
+    let name = format!("datagrams elsewhere, {level:?}, untrusted {untrusted}");
+    Subject::new(&name, open).report(setups).assert_kept();
 }

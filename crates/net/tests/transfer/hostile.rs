@@ -44,7 +44,7 @@ fn a_server_without_a_wire_sends_nothing_and_one_whose_wire_leads_back_to_it_sen
     let send = || link.genie.request(&link.receiver, SEND).argument(&port).out(Out::copy(&bytes)).send();
     assert!(send().expect_err("no wire").error.to_string().contains("no wire"));
     let wire = Wire::new(Options::default(), Clock::default(), link.receiving.clone()).expect("options");
-    link.receiving.attach(ServerHandle::new(wire));
+    link.receiving.attach(ServerHandle::new(wire)).expect("a wire");
     let asked = ask(&link, bytes.len());
     send().expect("a wire");
     let mut reply = asked.sync().expect("data");

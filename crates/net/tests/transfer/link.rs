@@ -87,7 +87,7 @@ impl Link {
         let receiver = ServerHandle::new(receiving.clone());
         let wire = ServerHandle::new(Wire::new(wire, Clock::default(), receiving.clone()).expect("options"));
         let sending = Transfers::new(genie.clone(), Box::new(Outboard::new(0)), how.clone());
-        sending.attach(wire);
+        sending.attach(wire).expect("a wire");
         let sender = ServerHandle::new(sending.clone());
         sending.set_shape(how.expected);
         Self { genie, sender, sending, receiver, receiving }

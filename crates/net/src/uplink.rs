@@ -1,0 +1,112 @@
+//! The wire by which a server sends, in this process or another: frames with parts of clients' outputs, and who takes the replies.
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use genie_io::{Completer, Error, Failed, Incoming, Interface, Out, Pending, ServerError, ServerHandle};
+use genie_sys::Errno;
+use genie_sys::lock::Mutex;
+
+use crate::wire::TRANSMIT;
+
+/// A server's way out.
+pub(crate) struct Uplink {
+    pub(crate) genie: Interface,
+    wire: Mutex<Option<ServerHandle>>,
+    /// Whether clients were told that nobody has to take replies.
+    is_served: AtomicBool,
+}
+
+impl Uplink {
+    pub(crate) fn new(genie: Interface) -> Self {
+        Self { genie, wire: Mutex::default(), is_served: AtomicBool::new(false) }
+    }
+
+    /// Sends by this wire from now on.
+    pub(crate) fn attach(&self, wire: ServerHandle) -> Result<(), Error> {
+        let misuse = |message: String| Err(Error::Server(ServerError::misuse(message)));
+        if !matches!(wire.service("transmit"), Ok(TRANSMIT)) {
+            return misuse(format!("{} is no wire: it has no service `transmit`", wire.name()));
+        }
+        if wire.is_remote() && self.is_served.load(Ordering::Acquire) {
+            return misuse(format!(
+                "{} is in another process, and the server is given to clients already, who would not wait for its replies: attach it \
+                 before the first `ServerHandle` or `Listener` of the server is made",
+                wire.name()
+            ));
+        }
+        *self.wire.lock() = Some(wire);
+        Ok(())
+    }
+
+    pub(crate) fn wire(&self) -> Result<ServerHandle, ServerError> {
+        let detached = || ServerError {
+            code: Errno::NETDOWN.raw_os_error(),
+            message: "the server is attached to no wire".to_owned(),
+        };
+        self.wire.lock().clone().ok_or_else(detached)
+    }
+
+    /// What takes the wire's replies; one in this process replies by itself.
+    pub(crate) fn completer(&self) -> Option<&dyn Completer> {
+        let is_elsewhere = self.wire.lock().as_ref().is_some_and(ServerHandle::is_remote);
+        self.is_served.fetch_or(!is_elsewhere, Ordering::Release);
+        is_elsewhere.then_some(self)
+    }
+
+    /// Sends a frame.
+    pub(crate) fn send(
+        &self,
+        wire: &ServerHandle,
+        head: &[u8],
+        data: Option<Out<'_>>,
+        tail: &[u8],
+    ) -> Result<Pending<'static>, Failed> {
+        let mut frame = self.genie.request(wire, TRANSMIT).out(Out::copy(head));
+        if let Some(data) = data {
+            frame = frame.and_out(data);
+        }
+        if !tail.is_empty() {
+            frame = frame.and_out(Out::copy(tail));
+        }
+        frame.submit()
+    }
+
+    /// Sends a frame with a part of a request's output, from where the client has it. A client that does not trust this process, and a wire
+    /// in another one, have no memory together: then it is copied. Returns how many bytes were.
+    pub(crate) fn forward(
+        &self,
+        wire: &ServerHandle,
+        head: &[u8],
+        (request, part): (&mut Incoming, Range<usize>),
+        tail: &[u8],
+    ) -> Result<(Pending<'static>, usize), Error> {
+        let data = Out::fragment(request.fragment(0, part.clone())?);
+        match self.send(wire, head, Some(data), tail).map_err(|failed| failed.error) {
+            Ok(pending) => Ok((pending, 0)),
+            Err(Error::Unforwardable { .. }) => {
+                let mut copy = self.genie.allocate(part.len())?;
+                let copied = request.output(0)?.part(part).copy_to(&mut copy);
+                let sent = self.send(wire, head, Some(Out::emulated_share(copy)), tail);
+                Ok((sent.map_err(|failed| failed.error)?, copied))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Completer for Uplink {
+    fn collect(&self) -> usize {
+        self.genie.collect()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.genie.descriptor().ok()
+    }
+
+    fn arm(&self) -> bool {
+        self.genie.collect();
+        self.genie.arm()
+    }
+}
