@@ -98,7 +98,9 @@ impl Uplink {
 
 impl Completer for Uplink {
     fn collect(&self) -> usize {
-        self.genie.collect()
+        // Without the lock: continuations may send.
+        let wire = self.wire.lock().clone();
+        wire.map_or(0, |wire| self.genie.collect_from(&wire))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -106,7 +108,6 @@ impl Completer for Uplink {
     }
 
     fn arm(&self) -> bool {
-        self.genie.collect();
         self.genie.arm()
     }
 }

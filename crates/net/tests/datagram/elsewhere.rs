@@ -5,15 +5,17 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use genie_channel::directory::Directory;
 use genie_channel::{Connect, ConnectOptions, Listener, Running, ServeOptions};
 use genie_conformance::bytes::{pattern, same};
 use genie_io::{Interface, Out, ServerHandle};
-use genie_net::datagram::{Datagrams, Open, Socket};
+use genie_net::datagram::{Datagrams, Open, SEND, Socket, send_argument};
 use genie_net::{Wire, wire};
 use genie_passing::Scheme;
+use genie_sys::poll::readable;
 
 use crate::hosts::{Hosts, Level, address, host, open, out, room, synced, taken};
 
@@ -121,6 +123,42 @@ fn serve(place: &Path, [number, other]: [usize; 2], level: Level) {
         let counts = running.traffic().total();
         println!("{SAYS}{} copied, {} passed", counts.in_copied, counts.in_passed);
     }
+}
+
+struct Nobody;
+
+impl wire::Station for Nobody {
+    fn arrive(&self, _frame: &genie_net::Frame<'_>) {}
+}
+
+/// The wire's replies come to the server's interface, which the client's event loop does not know.
+#[test]
+fn an_event_loop_is_woken_for_what_the_wire_replies_to_the_server() {
+    let place = tempfile::tempdir().expect("a directory");
+    let slow = wire::Options { delay: Duration::from_millis(100), ..wire::Options::default() };
+    let wire = Wire::new(slow, wire::Clock::default(), Nobody).expect("a wire");
+    let _wire = bind(place.path(), "wire", wire);
+    let (client, own) = (open(), open());
+    let server = Datagrams::new(own.clone(), Level::Pooled.adapter(own.space()), crate::hosts::options(0));
+    server.attach(connect(&own, place.path(), "wire")).expect("a wire");
+    let server = ServerHandle::new(server);
+    let socket = Socket::open(&client, &server, &Open::default()).expect("a port");
+    let to = send_argument(socket.port(), Some((host(1, false), 9).into()));
+    // Without data, for which there would be a copy: the interfaces have no memory together.
+    let request = client.request(&server, SEND).argument(&to).out(Out::copy(&[]));
+    let pending = request.submit().expect("a request");
+    let descriptor = client.descriptor().expect("a descriptor");
+    let is_readable = |timeout| readable(descriptor, Some(timeout)).expect("a descriptor");
+    assert!(!pending.is_replied(), "the frame is on its way");
+    let mut context = Context::from_waker(Waker::noop());
+    while pending.poll(&mut context).is_pending() {
+        assert!(
+            !client.arm() || is_readable(Duration::from_secs(60)),
+            "the server's interface tells the client's"
+        );
+        client.collect();
+    }
+    pending.sync().expect("it is sent");
 }
 
 #[test]
