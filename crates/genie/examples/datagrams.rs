@@ -5,8 +5,9 @@
 //! The program is the first host, and starts the second one.
 
 use std::error::Error;
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
@@ -55,8 +56,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     if std::env::args().nth(1).is_some() {
         return answer(&genie);
     }
-    let mut second = Command::new(std::env::current_exe()?).arg("second").spawn()?;
+    let mut second = Command::new(std::env::current_exe()?).arg("second").stdout(Stdio::piped()).spawn()?;
     let (server, _wire) = open(&genie, 1)?;
+    // A datagram to a port that is not open yet is lost.
+    let said = second.stdout.take().ok_or("no output")?;
+    BufReader::new(said).read_line(&mut String::new())?;
     let socket =
         Socket::open(&genie, &server, &Open { peer: Some((host(2), PORT).into()), ..Open::default() })?;
     let mut letter = genie.allocate(LEN)?;
@@ -79,6 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn answer(genie: &Interface) -> Result<(), Box<dyn Error>> {
     let (server, _wire) = open(genie, 2)?;
     let socket = Socket::open(genie, &server, &Open { port: PORT, ..Open::default() })?;
+    println!("the port is open");
     let mut letter = genie.allocate(LEN)?;
     for _ in 0..COUNT {
         let (_, arrived) = socket.receive(In::emulated_copy(&mut letter))?;
