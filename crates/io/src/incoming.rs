@@ -70,8 +70,9 @@ impl Incoming {
     ///
     /// While the server's code is called with the request of a client in another process, this becomes true some milliseconds
     /// after the abort; if no thread is free to relieve the one in which it is called, not before the call is over.
+    /// It is true in a child made by fork, whose copy gets no reply.
     pub fn is_aborted(&self) -> bool {
-        self.origin().is_aborted()
+        self.is_inherited() || self.origin().is_aborted()
     }
 
     /// The client that asks. A request that another server forwards comes from that server's own interface.

@@ -402,7 +402,7 @@ impl Assembly {
     }
 
     /// The pieces that each element gets.
-    fn by_element(&self, pieces: impl Iterator<Item = Piece>) -> Vec<(usize, SmallVec<[Piece; 4]>)> {
+    fn by_element(&self, pieces: impl Iterator<Item = Piece>) -> Vec<(usize, SmallVec<[Piece; 2]>)> {
         let (mut elements, mut pieces, mut rest) = (Vec::new(), pieces, None);
         for element in 0..self.request.elements(0) {
             let (mut left, mut here) = (self.request.element_len(0, element), SmallVec::new());

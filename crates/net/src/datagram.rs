@@ -211,7 +211,8 @@ impl Server for Datagrams {
 
 impl wire::Station for Attached {
     fn arrive(&self, frame: &Frame<'_>) {
-        if let Some(inner) = self.0.upgrade() {
+        // In a child made by fork, a thread that is not there may have the lock.
+        if let Some(inner) = self.0.upgrade().filter(|inner| inner.maker.is_this_process()) {
             let over = Datagrams(inner).locked(|state| state.arrive(frame));
             over.into_iter().for_each(Over::reply);
         }

@@ -20,7 +20,7 @@ mod sending;
 mod speculation;
 mod stream;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use genie_io::{
@@ -123,7 +123,7 @@ struct Inner {
 
 struct State {
     adapter: Box<dyn Adapter>,
-    streams: HashMap<u16, Stream>,
+    streams: BTreeMap<u16, Stream>,
     postings: Postings,
     speculates: Option<Overlays>,
     /// What the adapter has stored, and the host has not processed.
@@ -156,7 +156,7 @@ impl Transfers {
     pub fn new(genie: Interface, adapter: Box<dyn Adapter>, receiving: Receiving) -> Self {
         let state = State {
             adapter,
-            streams: HashMap::new(),
+            streams: BTreeMap::new(),
             postings: Postings::default(),
             speculates: None,
             unprocessed: Vec::new(),

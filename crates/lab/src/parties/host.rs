@@ -6,7 +6,7 @@
 //! for the interrupt; a server in a process of its own has threads, which sleep while they have nothing to do.
 //! Source: J. C. Brustoloni's thesis, §9.1.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl End {
     fn server(self, network: Option<Network>, genie: &Interface, space: &Space) -> Result<Datagrams> {
         let station = |end: Self| [2, 0, 0, 0, 0, end as u8];
         let options = Options {
-            neighbours: HashMap::from([(self.other().host(), station(self.other()))]),
+            neighbours: BTreeMap::from([(self.other().host(), station(self.other()))]),
             mtu: wire::MTU_MAX,
             summing: network.map_or(Summing::None, |network| network.summing),
             ..Options::new(station(self), [self.host()])

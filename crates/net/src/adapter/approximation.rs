@@ -6,7 +6,7 @@
 //! copied. Trailers are data.
 //! Source: thesis §6.5, last paragraph.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::device::{Adapter, Amended, Counters, Dropped, Free, Mode, NotPosted, Support};
 use super::early::EarlyDemultiplexing;
@@ -20,9 +20,9 @@ use crate::Frame;
 #[derive(Debug)]
 pub struct Approximation {
     device: EarlyDemultiplexing,
-    streams: HashSet<Port>,
+    streams: BTreeSet<Port>,
     /// How many packets of a port the driver has not processed.
-    unprocessed: HashMap<Port, u32>,
+    unprocessed: BTreeMap<Port, u32>,
     back_to_back: u64,
 }
 
@@ -30,7 +30,7 @@ impl Approximation {
     /// Snap-off over such a device: see [`EarlyDemultiplexing::splitting`].
     pub fn new(layout: Layout, pool: Pool) -> Self {
         let device = EarlyDemultiplexing::splitting(layout, pool);
-        Self { device, streams: HashSet::new(), unprocessed: HashMap::new(), back_to_back: 0 }
+        Self { device, streams: BTreeSet::new(), unprocessed: BTreeMap::new(), back_to_back: 0 }
     }
 
     /// How many packets came before the list was as it had to be.

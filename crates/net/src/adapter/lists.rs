@@ -3,7 +3,7 @@
 //! How: where a packet's bytes go is planned first, then stored, then committed, so a frame that is dropped half way changes no list.
 //! Invariants: a posting is in one list, waiting or used, until it is taken out.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use crate::Frame;
 
 /// The lists of all ports that have postings.
 #[derive(Debug, Default)]
-pub(super) struct Lists(HashMap<Port, List>);
+pub(super) struct Lists(BTreeMap<Port, List>);
 
 /// The list of one port.
 #[derive(Debug, Default)]
@@ -158,7 +158,7 @@ impl List {
         &mut self,
         plan: &Plan,
         end: End,
-    ) -> (SmallVec<[Piece; 4]>, SmallVec<[PostingId; 1]>) {
+    ) -> (SmallVec<[Piece; 2]>, SmallVec<[PostingId; 1]>) {
         let piece = |Planned { posting, place, len }: &Planned| Piece::Posted {
             posting: self.waiting[*posting].id,
             segment: place.segment,

@@ -46,7 +46,7 @@ impl Pool {
     }
 
     /// Stores bytes `from` of a frame; nothing, if there are too few segments.
-    pub(super) fn store(&self, frame: &Frame<'_>, from: Range<usize>) -> Option<SmallVec<[Piece; 4]>> {
+    pub(super) fn store(&self, frame: &Frame<'_>, from: Range<usize>) -> Option<SmallVec<[Piece; 2]>> {
         let mut pieces = SmallVec::new();
         let mut at = from.start;
         while at < from.end {

@@ -21,7 +21,7 @@ pub(crate) mod tests;
 mod udp;
 mod verify;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::segment::Port;
@@ -69,7 +69,7 @@ pub struct Program {
 #[derive(Debug)]
 pub(super) struct Layouts {
     all: Layout,
-    own: HashMap<Port, Program>,
+    own: BTreeMap<Port, Program>,
 }
 
 /// How an adapter finds port, header and trailer.
@@ -203,7 +203,7 @@ impl Parsed {
 
 impl Layouts {
     pub(super) fn new(all: Layout) -> Self {
-        Self { all, own: HashMap::new() }
+        Self { all, own: BTreeMap::new() }
     }
 
     /// Has a program look at the frames of a port, behind what all have; or none any more.

@@ -19,7 +19,7 @@ pub struct Received {
     /// Its first bytes, where the adapter takes headers off.
     pub header: SmallVec<[u8; 64]>,
     /// Where the bytes are that follow the header, in order.
-    pub pieces: SmallVec<[Piece; 4]>,
+    pub pieces: SmallVec<[Piece; 2]>,
     /// Its last bytes, where the adapter takes trailers off.
     pub trailer: SmallVec<[u8; 16]>,
     /// The requests whose buffering ended with this packet, in order (snap-off).

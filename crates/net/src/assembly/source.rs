@@ -19,7 +19,7 @@ pub(crate) enum Source {
 }
 
 /// Bytes that have come, in order.
-pub(crate) type Sources = SmallVec<[Source; 4]>;
+pub(crate) type Sources = SmallVec<[Source; 2]>;
 
 impl Source {
     /// How many bytes.
@@ -91,7 +91,7 @@ pub(crate) fn with_bytes<R>(
 }
 
 /// Cuts pieces down to bytes `range` of them all.
-pub(crate) fn within(pieces: SmallVec<[Piece; 4]>, range: Range<usize>) -> SmallVec<[Piece; 4]> {
+pub(crate) fn within(pieces: SmallVec<[Piece; 2]>, range: Range<usize>) -> SmallVec<[Piece; 2]> {
     let mut at = 0;
     let part = |piece: Piece| {
         let (start, end) = (at, at + piece.len());

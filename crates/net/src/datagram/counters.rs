@@ -23,9 +23,9 @@ pub struct Counters {
     pub strange: u64,
     /// Datagrams that the program of their port has rejected, or of which it would take too much off ([`Open::apart`](super::Open::apart)).
     pub rejected: u64,
-    /// Datagrams for which there was no room in a queue.
+    /// Datagrams for which there was no room in a queue, or no memory in their client's space.
     pub full: u64,
-    /// Datagrams for ports that nobody has opened; 0 for a port.
+    /// Datagrams for ports that nobody has opened, or that were closed while they waited there; 0 for a port.
     pub unclaimed: u64,
     /// Frames for other stations or hosts; 0 for a port.
     pub misled: u64,

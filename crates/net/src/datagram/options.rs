@@ -1,6 +1,6 @@
 //! How a datagram server is.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use genie_io::ServerError;
@@ -18,7 +18,7 @@ pub struct Options {
     /// The hosts that it is, of either kind.
     pub hosts: Vec<IpAddr>,
     /// The hosts that it sends to, and their stations.
-    pub neighbours: HashMap<IpAddr, [u8; 6]>,
+    pub neighbours: BTreeMap<IpAddr, [u8; 6]>,
     /// The longest packet, its IP header included (1,500); 65,535 at most.
     pub mtu: usize,
     /// What is done for the checksum of a datagram that is sent ([`Summing::Separate`]).
@@ -59,7 +59,7 @@ pub enum Verifying {
     ///
     /// What the server does not move is read: data that is in its place already, or will be, in the adapter's pooled buffers. Those the
     /// interface copies or swaps, straight into the client's buffer: to sum there would spoil it, and to sum on the way to another buffer
-    /// would be a second copy. A datagram that waits for a request is verified when that comes.
+    /// would be a second copy. A datagram that waits for a request is verified when that comes: until then, damaged ones take up room, too.
     Integrated,
     /// The adapter sums all of the frame as it stores it, and the server subtracts what is not data, of which it has read the headers
     /// anyway. With [`Outboard`](crate::adapter::Outboard) this is how the Gigabit Nectar's WCAB does it (§6.8). What an adapter does not
@@ -81,7 +81,8 @@ pub struct Limits {
     /// How many bytes of these, at a port (256 KiB).
     pub queued_bytes: usize,
     /// How many buffers of the adapter's all datagrams that wait for requests may occupy (128), or one less than there are when the server
-    /// is made, if that is fewer. Of what the other clients leave of these, a client may have half: so there are some for each.
+    /// is made, if that is fewer. Of what the other clients leave of these, a client may have half: one that does not receive leaves
+    /// others something, but many leave little.
     pub held: usize,
     /// How many bytes these datagrams may have, by the same rule (2 MiB).
     pub held_bytes: usize,
@@ -107,7 +108,7 @@ impl Options {
         Self {
             station,
             hosts: hosts.into_iter().collect(),
-            neighbours: HashMap::new(),
+            neighbours: BTreeMap::new(),
             mtu: 1500,
             summing: Summing::Separate,
             verifying: Verifying::Separate,

@@ -2,7 +2,7 @@
 //!
 //! Invariants: an input is with the adapter only while its request is in [`Bound::waiting`]; there is nothing in [`Bound::queue`] then.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use genie_io::{ClientId, Incoming, RequestId, ServerError};
@@ -24,8 +24,8 @@ const EPHEMERAL: std::ops::RangeInclusive<u16> = 49_152..=u16::MAX;
 pub(super) struct State {
     pub(super) adapter: Box<dyn Adapter>,
     pub(super) options: Options,
-    pub(super) ports: HashMap<u16, Bound>,
-    pub(super) clients: HashMap<ClientId, Usage>,
+    pub(super) ports: BTreeMap<u16, Bound>,
+    pub(super) clients: BTreeMap<ClientId, Usage>,
     /// What the datagrams in all queues occupy.
     pub(super) held: Held,
     pub(super) counters: Counters,
@@ -87,8 +87,8 @@ impl State {
         Self {
             adapter,
             options,
-            ports: HashMap::new(),
-            clients: HashMap::new(),
+            ports: BTreeMap::new(),
+            clients: BTreeMap::new(),
             held: Held::default(),
             counters: Counters::default(),
             postings: 0,
@@ -186,6 +186,7 @@ impl State {
     fn vacate(&mut self, number: u16) -> Vec<Incoming> {
         while let Some(datagram) = self.dequeue(number) {
             drop(datagram);
+            self.counters.unclaimed += 1;
         }
         self.adapter.set_program(Port(number.into()), None);
         let Some(mut bound) = self.ports.remove(&number) else { return Vec::new() };

@@ -259,8 +259,10 @@ impl State {
         let finished = assembly.end(&mut *self.adapter, Port(number.into()), filled);
         let (mut request, copied) = (finished.request, finished.copied as u64);
         let result = finished.result.and_then(|()| request.set_argument(&arrived));
+        let is_given = result.is_ok();
         self.count(number, |counters: &mut Counters| {
-            counters.received += 1;
+            counters.received += u64::from(is_given);
+            counters.full += u64::from(!is_given);
             counters.copied += copied;
         });
         Some(Over { request, result: Some(result.map_err(ServerError::from)) })

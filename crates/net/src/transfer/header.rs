@@ -74,7 +74,7 @@ pub(super) fn read(received: &Received, adapter: &dyn Adapter) -> Option<Packet>
 
 impl Packet {
     /// Where the data is.
-    pub(super) fn data(&self, received: Received) -> SmallVec<[Piece; 4]> {
+    pub(super) fn data(&self, received: Received) -> SmallVec<[Piece; 2]> {
         let Received { header, pieces, trailer, .. } = received;
         let len: usize = pieces.iter().map(Piece::len).sum();
         let (front, behind) =

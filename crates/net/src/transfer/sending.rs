@@ -1,6 +1,6 @@
 //! Sending: an output, cut into packets, each a request to the wire.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ pub(super) struct Sending {
     pub(super) uplink: Uplink,
     shape: Mutex<Shape>,
     /// How much was sent to each port.
-    sent: Mutex<HashMap<u16, u32>>,
+    sent: Mutex<BTreeMap<u16, u32>>,
 }
 
 /// An output of which packets are on their way.

@@ -51,7 +51,7 @@ pub(super) struct Stream {
     pub(super) changes: bool,
 }
 
-type Pieces = SmallVec<[Piece; 4]>;
+type Pieces = SmallVec<[Piece; 2]>;
 
 /// What comes of taking requests out.
 #[derive(Default)]

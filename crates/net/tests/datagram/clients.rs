@@ -73,6 +73,18 @@ fn a_datagram_in_flight_is_not_counted_at_the_ports_next_owner() {
     assert_eq!(hosts.servers[0].counters().sent, 1);
 }
 
+#[test]
+fn datagrams_that_wait_at_a_port_that_is_closed_are_counted() {
+    let hosts = Hosts::new(Level::Pooled);
+    let (alice, bob) = (hosts.socket(0), hosts.socket(1));
+    for _ in 0..3 {
+        alice.send_to(Out::copy(b"nobody reads this"), address(1, false, &bob)).expect("it is sent");
+    }
+    drop(bob);
+    let Counters { received, unclaimed, .. } = hosts.servers[1].counters();
+    assert_eq!((received, unclaimed), (0, 3));
+}
+
 /// What is beside data in an adapter's buffers, behind its end, and what was cut off, is no other client's data.
 #[test]
 fn no_client_sees_another_clients_data() {

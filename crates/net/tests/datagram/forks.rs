@@ -45,6 +45,15 @@ fn counters_are_had_in_a_child_whatever_the_threads_were_at() {
     // SAFETY: the child makes loads and a system call, and waits for no lock.
     let child = unsafe { fork_child(seen) }.expect("a child");
     assert_eq!(child.wait().expect("it ends"), ExitOutcome::Code(0));
+    let arrives = || {
+        // SAFETY: a child that hangs is killed.
+        unsafe { libc::alarm(20) };
+        server.station().arrive(&Frame::new([0; 64][..].into()));
+        0
+    };
+    // SAFETY: the child waits for no lock.
+    let child = unsafe { fork_child(arrives) }.expect("a child");
+    assert_eq!(child.wait().expect("it ends"), ExitOutcome::Code(0), "a frame arrives in a child");
     inside.wait();
     thread.join().expect("the frame was dropped");
     // SAFETY: as above; no thread is inside now.
