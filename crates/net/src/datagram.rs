@@ -55,7 +55,7 @@ use receiving::Over;
 use services::SERVICES;
 
 pub use argument::{
-    APART, ARRIVED, Arrived, OPENED, Open, open_argument, opened, port_argument, send_argument,
+    APART, ARRIVED, Arrived, OPENED, Open, Work, open_argument, opened, port_argument, send_argument,
 };
 pub use counters::{COUNTERS, Counters};
 pub use options::{Limits, Options, Summing, Verifying};

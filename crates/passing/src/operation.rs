@@ -85,7 +85,8 @@ operations! {
     /// Copies the data from the system buffer into the client's buffer (§7.4.2).
     CopyoutData: "copyout data", priced as "Copyout";
     /// Swaps the granules of the system buffer and of the client's buffer, by moving page tables. A partial first
-    /// or last granule is completed by reverse copyout and swapped, or copied out below the threshold t_i (§4.1).
+    /// or last granule is completed by reverse copyout and swapped, or copied out below the threshold t_i (§4.1). Differs: short
+    /// data of an overlay buffer is copied into the region of a migrant buffer, where table 7.3 always swaps.
     SwapPages: "swap pages", priced as "Swap";
     /// Returns the aligned buffer, now made of the client's former granules (§4.1).
     DeallocateAlignedBuffer: "deallocate aligned buffer";

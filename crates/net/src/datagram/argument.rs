@@ -18,7 +18,9 @@ const ADDRESS: usize = 19;
 /// How long the argument is that comes back from [`OPEN`](super::OPEN).
 pub const OPENED: usize = 2;
 /// How long the argument is that comes back from [`RECEIVE`](super::RECEIVE), without what was taken off the datagram ([`Open::room`]).
-pub const ARRIVED: usize = ADDRESS + 6;
+pub const ARRIVED: usize = ADDRESS + 6 + 4 * WORK;
+/// How many numbers tell of what was done for a datagram.
+const WORK: usize = 4;
 /// How long header and trailer of the application's may be together.
 pub const APART: usize = HEAD;
 
@@ -46,10 +48,26 @@ pub struct Arrived {
     pub from: SocketAddr,
     /// How long its data was: if that is more than came, the rest was dropped.
     pub len: usize,
+    /// What was done for it, beside what the reply's receipt tells.
+    pub work: Work,
     /// The application's header, if its port has a program that says how long it is ([`Open::apart`]).
     pub header: SmallVec<[u8; 64]>,
     /// The application's trailer, likewise.
     pub trailer: SmallVec<[u8; 16]>,
+}
+
+/// How many of a datagram's bytes the server and its adapter have read and copied, which receipts do not tell of: these are of the client's
+/// interface alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Bytes of data that the server has read for the checksum alone.
+    pub summed: usize,
+    /// Bytes that were summed while they were copied, or transferred from the adapter's own memory.
+    pub integrated: usize,
+    /// Bytes that the adapter has summed as it stored them.
+    pub by_adapter: usize,
+    /// Bytes that the server has copied to where they belong.
+    pub copied: usize,
 }
 
 impl Default for Open {
@@ -96,15 +114,20 @@ impl Arrived {
     pub fn from_reply(argument: &[u8]) -> Option<Self> {
         let mut fields = Fields(argument);
         let (from, len) = (fields.address().ok()??, fields.number().ok()?);
+        let mut number = || fields.number().ok().map(|number| number as usize);
+        let work =
+            Work { summed: number()?, integrated: number()?, by_adapter: number()?, copied: number()? };
         let header = u16::from_le_bytes(fields.take().ok()?);
         let (header, trailer) = fields.0.split_at_checked(header.into())?;
-        Some(Self { from, len: len as usize, header: header.into(), trailer: trailer.into() })
+        Some(Self { from, len: len as usize, work, header: header.into(), trailer: trailer.into() })
     }
 
     pub(super) fn to_reply(&self) -> SmallVec<[u8; 64]> {
-        let Self { from, len, header, trailer } = self;
+        let Self { from, len, work, header, trailer } = self;
         let mut argument = SmallVec::from_slice(&address(Some(*from)));
-        argument.extend_from_slice(&(*len as u32).to_le_bytes());
+        for number in [*len, work.summed, work.integrated, work.by_adapter, work.copied] {
+            argument.extend_from_slice(&(number as u32).to_le_bytes());
+        }
         argument.extend_from_slice(&(header.len() as u16).to_le_bytes());
         argument.extend_from_slice(header);
         argument.extend_from_slice(trailer);
@@ -220,7 +243,8 @@ mod tests {
             prop_assert!(parse_port(&[0; 3]).is_err());
             if let Some(from) = peer {
                 let trailer = header.iter().copied().take(cut).collect();
-                let arrived = Arrived { from, len: queued as usize, header: header.into(), trailer };
+                let work = Work { summed: 1, integrated: queued as usize, by_adapter: 3, copied: 4 };
+                let arrived = Arrived { from, len: queued as usize, work, header: header.into(), trailer };
                 prop_assert_eq!(Arrived::from_reply(&arrived.to_reply()), Some(arrived));
             }
         }

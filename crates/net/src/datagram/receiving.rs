@@ -8,7 +8,7 @@ use genie_memory::Data;
 use genie_sys::Errno;
 use smallvec::{SmallVec, smallvec};
 
-use super::argument::{APART, ARRIVED, Arrived, refusal};
+use super::argument::{APART, ARRIVED, Arrived, Work, refusal};
 use super::counters::Counters;
 use super::options::Verifying;
 use super::ports::{Datagram, State};
@@ -163,16 +163,18 @@ impl State {
         });
         let (start, taken) = (data.start, received.header.len());
         let sources = sources(received, data);
-        let mut unverified = Some(header).filter(|header| header.checksum != 0);
+        let (mut work, mut unverified) =
+            (Work::default(), Some(header).filter(|header| header.checksum != 0));
         // What a program looks at is verified first.
         let is_moved = self.options.verifying == Verifying::Integrated && !has_program;
         if !is_moved && let Some(header) = unverified.take() {
             let is_intact = match by_adapter {
                 Some(sum) => {
+                    work.by_adapter = header.len.into();
                     self.count(number, |counters| counters.by_adapter += u64::from(header.len));
                     header.is_intact(sum)
                 }
-                None => self.reads_intact(number, &header, &sources),
+                None => self.reads_intact(number, &header, &sources, &mut work),
             };
             if !is_intact {
                 return Err((number, |counters| counters.damaged += 1));
@@ -185,7 +187,7 @@ impl State {
         };
         bound.headers = (start + header.len()).saturating_sub(taken);
         let len = sources.iter().map(Source::len).sum();
-        Ok((number, Datagram { arrived: Arrived { from, len, header, trailer }, sources, unverified }))
+        Ok((number, Datagram { arrived: Arrived { from, len, work, header, trailer }, sources, unverified }))
     }
 
     /// Bytes of a packet, from where the adapter has stored them.
@@ -210,7 +212,8 @@ impl State {
     }
 
     /// Reads a datagram to find out whether it is intact.
-    fn reads_intact(&mut self, number: u16, header: &Header, sources: &[Source]) -> bool {
+    fn reads_intact(&mut self, number: u16, header: &Header, sources: &[Source], work: &mut Work) -> bool {
+        work.summed = header.len.into();
         let mut all = Sum::new(Checksum::Internet);
         for source in sources {
             source.with(&*self.adapter, Port(number.into()), |data| all.add_data(&data));
@@ -247,8 +250,8 @@ impl State {
 
     /// Passes a datagram to a request. If the datagram is damaged, the request is the first one at its port that waits.
     fn pass(&mut self, mut assembly: Assembly, number: u16, datagram: Datagram) -> Option<Over> {
-        let arrived = datagram.arrived.to_reply();
-        let Some(filled) = self.fill(&mut assembly, number, datagram) else {
+        let Datagram { mut arrived, sources, unverified } = datagram;
+        let Some(filled) = self.fill(&mut assembly, number, &mut arrived, (sources, unverified)) else {
             self.count(number, |counters| counters.damaged += 1);
             assembly.forget();
             let bound = self.ports.get_mut(&number)?;
@@ -258,7 +261,8 @@ impl State {
         };
         let finished = assembly.end(&mut *self.adapter, Port(number.into()), filled);
         let (mut request, copied) = (finished.request, finished.copied as u64);
-        let result = finished.result.and_then(|()| request.set_argument(&arrived));
+        arrived.work.copied = finished.copied;
+        let result = finished.result.and_then(|()| request.set_argument(&arrived.to_reply()));
         let is_given = result.is_ok();
         self.count(number, |counters: &mut Counters| {
             counters.received += u64::from(is_given);
@@ -273,14 +277,14 @@ impl State {
         &mut self,
         assembly: &mut Assembly,
         number: u16,
-        datagram: Datagram,
+        arrived: &mut Arrived,
+        (sources, unverified): (Sources, Option<Header>),
     ) -> Option<Result<usize, Error>> {
-        let Datagram { arrived, sources, unverified } = datagram;
         // The sum of what is moved, if that is all, is had without reading it.
         let moves = arrived.len <= assembly.left() && assembly.moves(&sources);
         let mut summed = unverified.filter(|_| moves).map(|_| Summed::default());
         if let Some(header) = unverified.filter(|_| !moves)
-            && !self.reads_intact(number, &header, &sources)
+            && !self.reads_intact(number, &header, &sources, &mut arrived.work)
         {
             return None;
         }
@@ -289,6 +293,7 @@ impl State {
         let filled = assembly.fill(&mut *self.adapter, Port(number.into()), summed.as_mut());
         if let (Some(header), Some(Summed { sum, read }), Ok(copied)) = (unverified, summed, &filled) {
             let is_intact = header.is_intact(ones_complement(sum.finish()));
+            (arrived.work.summed, arrived.work.integrated) = (read, arrived.len - read);
             self.count(number, |counters| {
                 counters.summed += read as u64;
                 counters.integrated += (arrived.len - read) as u64;

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use genie_conformance::bytes::{pattern, same};
 use genie_io::Error;
-use genie_net::datagram::{Counters, Socket, Verifying};
+use genie_net::datagram::{Arrived, Counters, Socket, Verifying};
 use genie_net::packet::Header;
 use genie_net::wire;
 use genie_passing::Scheme;
@@ -97,7 +97,7 @@ fn each_way_reads_what_it_has_to_read_and_no_more() {
                 let (bob, bytes) = (hosts.socket(1), pattern(len as u64, len));
                 let pending = bob.submit(room(&hosts.genie, scheme, len + 3)).expect("a request");
                 hosts.inject(&header(false, bob.port(), &bytes).build().expect("a header"), &bytes);
-                let (reply, _) = synced(pending).expect("it arrives");
+                let (reply, Arrived { work, .. }) = synced(pending).expect("it arrives");
                 same(&taken(reply).0, &bytes, &what);
                 let (received, len) = (1, len as u64);
                 let expected = match verifying {
@@ -110,6 +110,9 @@ fn each_way_reads_what_it_has_to_read_and_no_more() {
                     _ => Counters { received, summed: len, ..Counters::default() },
                 };
                 assert_counted(&bob, expected, &what);
+                let told = [work.summed, work.integrated, work.by_adapter, work.copied].map(|len| len as u64);
+                let Counters { summed, integrated, by_adapter, .. } = expected;
+                assert_eq!(told, [summed, integrated, by_adapter, 0], "{what}");
                 assert_eq!(bob.statistics().expect("counters").copied, 0, "{what}");
             }
         }
@@ -130,8 +133,10 @@ fn data_that_the_server_moves_is_summed_meanwhile() {
         hosts.inject(&wrong.build().expect("a header"), &spoilt);
         assert!(!pending.is_replied());
         hosts.inject(&right.build().expect("a header"), &bytes);
-        let (reply, _) = synced(pending).expect("it arrives");
+        let (reply, Arrived { work, .. }) = synced(pending).expect("it arrives");
         same(&taken(reply).0, &bytes, scheme);
+        assert_eq!(work.summed + work.integrated, len, "{work:?}");
+        assert!(work.integrated == 0 || work.copied > 0, "{work:?}");
         let after = bob.statistics().expect("counters");
         assert_eq!((after.damaged, after.received), (before.damaged + 1, before.received + 1));
         assert_eq!(after.summed + after.integrated - before.summed - before.integrated, 2 * len as u64);
