@@ -16,9 +16,9 @@
 //! ([`Verifying`]), and takes no request's place. Requests are replied to without the server's lock: what follows from a reply may make
 //! requests of this server.
 //! Trust: frames are anybody's. A datagram is taken for what its headers say only as far as there are bytes in the adapter's memory, which is
-//! read again after the adapter has looked at the frame: a port's own program, too, is run on what was stored. A client's port is its own, and what it can have is bounded ([`Limits`]). A
-//! server in a process of its own shows a client the memory in which its requests wait: also what came to its port and was dropped, since
-//! it was damaged, say.
+//! read again after the adapter has looked at the frame: a port's own program, too, is run on what was stored. A client's port is its own,
+//! and what it can have is bounded ([`Limits`]). A server in a process of its own shows a client the memory in which its requests wait: also
+//! what came to its port and was dropped, since it was damaged, say.
 //! Limits: no fragments: a datagram is as long as the MTU allows. A port has one owner, and one peer or any. A datagram that finds no room
 //! in a queue is dropped, and counted ([`Counters`]).
 //! Source: thesis chapter 9; §6.4, §6.5, §7.1, §7.4.3.
@@ -117,7 +117,9 @@ impl Datagrams {
         state.map_or_else(adapter::Counters::default, |state| state.adapter.counters())
     }
 
-    /// What of its adapter is free. In a child made by fork, nothing.
+    /// What of its adapter is free.
+    ///
+    /// In a child made by fork, it is what it was then; nothing while a thread was inside.
     pub fn free(&self) -> Free {
         let none = Free { segments: 0, bytes: 0 };
         self.0.state.lock_made_by(self.0.maker).map_or(none, |state| state.adapter.free())

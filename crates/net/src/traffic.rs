@@ -126,6 +126,10 @@ impl Sink {
 
 impl Station for Sink {
     fn arrive(&self, frame: &Frame<'_>) {
+        // In a child made by fork, a thread that is not there may have the lock.
+        if !self.0.maker.is_this_process() {
+            return;
+        }
         let (now, header) = (self.0.clock.now(), self.0.header);
         let mut stamp = [0; STAMP];
         let is_stamped = frame.read(header, &mut stamp) == STAMP;

@@ -312,6 +312,10 @@ impl State {
 
 impl Station for Transfers {
     fn arrive(&self, frame: &Frame<'_>) {
+        // In a child made by fork, a thread that is not there may have the lock.
+        if !self.0.maker.is_this_process() {
+            return;
+        }
         let mut state = self.0.state.lock();
         // A frame that is dropped is counted by the adapter.
         let Ok(received) = state.adapter.arrive(frame) else { return };

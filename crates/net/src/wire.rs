@@ -10,7 +10,8 @@
 //! What becomes of a frame depends on the seed, and on which frame it is, not on when it comes. A frame without rate and delay arrives in
 //! its sender's call. Frames that come while a thread shows one to the station wait in line, and that thread goes on with them: a station
 //! that answers each frame by a frame takes no more stack for many than for one. Frames that are due within 100 µs are waited for
-//! in the sender's call, by spinning, too; later ones by a thread of the wire's, which is there only while frames are in flight, or by a program that polls ([`Clock::polled`]). Frames
+//! in the sender's call, by spinning, too; later ones by a thread of the wire's, which is there only while frames are in flight, or by a
+//! program that polls ([`Clock::polled`]). Frames
 //! arrive whole, when their last bit would have: unlike a device, a station stores no byte before, which makes a difference only at rates
 //! near that of copying.
 //! Invariants: no frame arrives under a lock that sending takes, and never two at once. Frames arrive in the order in which they were

@@ -5,7 +5,7 @@
 //! the next packet's data follows without a gap, and a packet may go on in the next request's buffering.
 //! Source: thesis §6.5.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use smallvec::smallvec;
 
@@ -23,7 +23,7 @@ pub struct SnapOff {
     layouts: Layouts,
     lists: Lists,
     /// The ports whose packets follow each other without a gap.
-    streams: HashSet<Port>,
+    streams: BTreeSet<Port>,
     pool: Pool,
     counters: Counters,
 }
@@ -31,7 +31,7 @@ pub struct SnapOff {
 impl SnapOff {
     /// An adapter that finds ports, and what of packets is header and trailer, by `layout`. Data of ports without buffering goes to `pool`.
     pub fn new(layout: Layout, pool: Pool) -> Self {
-        let (layouts, lists, streams) = (Layouts::new(layout), Lists::default(), HashSet::new());
+        let (layouts, lists, streams) = (Layouts::new(layout), Lists::default(), BTreeSet::new());
         Self { layouts, lists, streams, pool, counters: Counters::default() }
     }
 

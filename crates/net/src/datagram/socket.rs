@@ -8,9 +8,11 @@ use super::argument::{Arrived, OPENED, Open, open_argument, opened, port_argumen
 use super::counters::{COUNTERS, Counters};
 use super::services::{CLOSE, OPEN, RECEIVE, SEND, STATISTICS};
 
-/// A port of a client's, which is closed when this is dropped. A server that is started anew knows nothing of it: open it again. While
-/// as many requests are pending as the client may have, it cannot be closed, and stays open until the client is gone: end some first. What its calls do not say, such as timeouts, batches and several elements,
+/// A port of a client's, which is closed when this is dropped. What its calls do not say, such as timeouts, batches and several elements,
 /// requests do: [`Socket::port`] is what they need.
+///
+/// A server that is started anew knows nothing of the port: open it again. While as many requests are pending as the client may have, the
+/// port cannot be closed, and stays open until the client is gone: end some first.
 ///
 /// # Examples
 /// ```

@@ -4,6 +4,7 @@ use std::sync::{Arc, Barrier};
 
 use genie_net::adapter::{self, Dropped, Support};
 use genie_net::datagram::{Counters, Datagrams};
+use genie_net::transfer::{Receiving, Shape, Totals, Transfers};
 use genie_net::wire::Station;
 use genie_net::{Adapter, Frame, Received};
 
@@ -59,4 +60,26 @@ fn counters_are_had_in_a_child_whatever_the_threads_were_at() {
     // SAFETY: as above; no thread is inside now.
     let child = unsafe { fork_child(|| server.adapter().packets as u8) }.expect("a child");
     assert_eq!(child.wait().expect("it ends"), ExitOutcome::Code(1));
+}
+
+#[test]
+#[allow(unsafe_code, reason = "forks beside a thread that has a lock, which is what is tested")]
+fn packets_of_transfers_are_nothing_in_a_child() {
+    let inside = Arc::new(Barrier::new(2));
+    let receiving = Receiving::of(Shape::of(1000));
+    let server = Transfers::new(open(), Box::new(Slow(Arc::clone(&inside))), receiving);
+    let station = server.clone();
+    let thread = std::thread::spawn(move || station.arrive(&Frame::new([0; 64][..].into())));
+    inside.wait();
+    let arrives = || {
+        // SAFETY: a child that hangs is killed.
+        unsafe { libc::alarm(20) };
+        server.arrive(&Frame::new([0; 64][..].into()));
+        u8::from(server.totals() != Totals::default())
+    };
+    // SAFETY: the child waits for no lock.
+    let child = unsafe { fork_child(arrives) }.expect("a child");
+    assert_eq!(child.wait().expect("it ends"), ExitOutcome::Code(0));
+    inside.wait();
+    thread.join().expect("the frame was dropped");
 }
