@@ -86,7 +86,7 @@ impl Level {
 }
 
 /// How long an adapter's buffers in such granules are, and how many it has.
-pub(crate) fn segments(granule: usize) -> (usize, usize) {
+fn segments(granule: usize) -> (usize, usize) {
     if granule > SEGMENT { (64 << 10, 8) } else { (SEGMENT, SEGMENTS) }
 }
 
