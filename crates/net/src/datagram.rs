@@ -62,6 +62,9 @@ pub use options::{Limits, Options, Summing, Verifying};
 pub use services::{CLOSE, OPEN, RECEIVE, SEND, STATISTICS};
 pub use socket::Socket;
 
+/// How many ports are tried for one who wants any.
+const ATTEMPTS: usize = 64;
+
 /// A datagram server, over one adapter and one wire. Clones are handles of the same server.
 #[derive(Clone)]
 pub struct Datagrams(Arc<Inner>);
@@ -132,12 +135,13 @@ impl Datagrams {
                 let open = argument::parse_open(argument)?;
                 // The room is checked first: a port whose number does not reach its client would stay open.
                 request.set_argument(&[0; OPENED])?;
-                let number = self.0.state.lock().open(client, &open)?;
+                let number = self.open(client, &open)?;
                 Ok(request.set_argument(&number.to_le_bytes())?)
             }
             CLOSE => {
                 let number = argument::parse_port(argument)?;
                 let waited = self.locked(|state| state.close(client, number))?;
+                self.release(&[number]);
                 let closed = || refusal(Errno::CANCELED, format!("port {number} was closed"));
                 waited.into_iter().for_each(|request| request.reply(Err(closed())));
                 Ok(())
@@ -150,6 +154,29 @@ impl Datagrams {
             ServiceId(other) => {
                 Err(ServerError::misuse(format!("the datagram server has no service {other}")))
             }
+        }
+    }
+
+    /// Opens a port, and has the wire bring its datagrams.
+    fn open(&self, client: ClientId, open: &Open) -> Result<u16, ServerError> {
+        let mut attempts = 0;
+        loop {
+            let number = self.0.state.lock().open(client, open)?;
+            let Err(error) = self.0.uplink.claim(number, true) else { return Ok(number) };
+            self.locked(|state| state.close(client, number))?;
+            attempts += 1;
+            // Another program has this one; any other one will do.
+            if open.port != 0 || error.code != Errno::ADDRINUSE.raw_os_error() || attempts == ATTEMPTS {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Leaves the datagrams of ports that were closed to whom the wire leaves them.
+    fn release(&self, ports: &[u16]) {
+        for port in ports {
+            // If the port stays claimed, its datagrams are dropped here.
+            let _ = self.0.uplink.claim(*port, false);
         }
     }
 
@@ -198,7 +225,9 @@ impl Server for Datagrams {
     }
 
     fn departed(&self, client: ClientId) {
-        drop(self.locked(|state| state.depart(client)));
+        let (ports, requests) = self.locked(|state| state.depart(client));
+        drop(requests);
+        self.release(&ports);
     }
 
     fn preferred(&self, client: &Client, service: ServiceId, argument: &[u8]) -> Option<Preferred> {
@@ -217,6 +246,13 @@ impl wire::Station for Attached {
         if let Some(inner) = self.0.upgrade().filter(|inner| inner.maker.is_this_process()) {
             let over = Datagrams(inner).locked(|state| state.arrive(frame));
             over.into_iter().for_each(Over::reply);
+        }
+    }
+
+    fn failed(&self, error: &ServerError) {
+        if let Some(inner) = self.0.upgrade().filter(|inner| inner.maker.is_this_process()) {
+            let ended = Datagrams(inner).locked(State::end_waiting);
+            ended.into_iter().for_each(|request| request.reply(Err(error.clone())));
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod adapter;
 mod assembly;
 pub mod checksum;
 pub mod datagram;
+pub mod driver;
 mod frame;
 pub mod packet;
 mod rate;

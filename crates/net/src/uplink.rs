@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use genie_io::{Completer, Error, Failed, Incoming, Interface, Out, Pending, ServerError, ServerHandle};
@@ -14,13 +15,15 @@ use crate::wire::TRANSMIT;
 pub(crate) struct Uplink {
     pub(crate) genie: Interface,
     wire: Mutex<Option<ServerHandle>>,
+    /// A wire at which clients have to look: one whose completer is theirs.
+    looked_at: OnceLock<ServerHandle>,
     /// Whether clients were told that nobody has to take replies.
     is_served: AtomicBool,
 }
 
 impl Uplink {
     pub(crate) fn new(genie: Interface) -> Self {
-        Self { genie, wire: Mutex::default(), is_served: AtomicBool::new(false) }
+        Self { genie, wire: Mutex::default(), looked_at: OnceLock::new(), is_served: AtomicBool::new(false) }
     }
 
     /// Sends by this wire from now on.
@@ -29,12 +32,16 @@ impl Uplink {
         if !matches!(wire.service("transmit"), Ok(TRANSMIT)) {
             return misuse(format!("{} is no wire: it has no service `transmit`", wire.name()));
         }
-        if wire.is_remote() && self.is_served.load(Ordering::Acquire) {
+        let is_looked_at = wire.is_remote() || wire.completer().is_some();
+        if is_looked_at && self.is_served.load(Ordering::Acquire) {
             return misuse(format!(
-                "{} is in another process, and the server is given to clients already, who would not wait for its replies: attach it \
-                 before the first `ServerHandle` or `Listener` of the server is made",
+                "clients have to look for what {} completes, and the server is given to clients already, who would not: attach it before \
+                 the first `ServerHandle` or `Listener` of the server is made",
                 wire.name()
             ));
+        }
+        if wire.completer().is_some() && self.looked_at.set(wire.clone()).is_err() {
+            return misuse("the server is attached to an interface of the kernel's, and stays so".to_owned());
         }
         *self.wire.lock() = Some(wire);
         Ok(())
@@ -48,11 +55,27 @@ impl Uplink {
         self.wire.lock().clone().ok_or_else(detached)
     }
 
-    /// What takes the wire's replies; one in this process replies by itself.
+    /// What takes the wire's replies; one in this process replies by itself, unless it has a completer.
     pub(crate) fn completer(&self) -> Option<&dyn Completer> {
+        if let Some(looked_at) = self.looked_at.get() {
+            return looked_at.completer();
+        }
         let is_elsewhere = self.wire.lock().as_ref().is_some_and(ServerHandle::is_remote);
         self.is_served.fetch_or(!is_elsewhere, Ordering::Release);
         is_elsewhere.then_some(self)
+    }
+
+    /// Has datagrams to a port come, where the wire leaves others to the kernel; or not any more.
+    pub(crate) fn claim(&self, port: u16, is_ours: bool) -> Result<(), ServerError> {
+        let Some(link) = self.looked_at.get() else { return Ok(()) };
+        let Ok(service) = link.service(if is_ours { "claim" } else { "release" }) else { return Ok(()) };
+        let port = port.to_le_bytes();
+        self.genie
+            .request(link, service)
+            .argument(&port)
+            .send()
+            .map(drop)
+            .map_err(|failed| failed.error.into())
     }
 
     /// Sends a frame.

@@ -54,6 +54,11 @@ pub trait Station: Send + Sync + 'static {
     ///
     /// It is called in a sender's thread, or in the wire's.
     fn arrive(&self, frame: &Frame<'_>);
+
+    /// No frames come at the moment, since the interface by which they would has failed. Requests that wait for frames may be ended.
+    fn failed(&self, error: &ServerError) {
+        let _ = error;
+    }
 }
 
 /// One direction of a link. Clones are handles of the same wire.

@@ -5,7 +5,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use genie_passing::Preferred;
 
@@ -175,6 +175,25 @@ impl Code {
 
     fn server(&self) -> &dyn Server {
         self.0.server.as_deref().expect("a server is there until this is dropped")
+    }
+}
+
+/// What the server's own completer does.
+impl Completer for Code {
+    fn collect(&self) -> usize {
+        self.collect()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor()
+    }
+
+    fn arm(&self) -> bool {
+        self.arm().unwrap_or(false)
+    }
+
+    fn spin(&self) -> Duration {
+        self.completer(|completer| completer.spin()).ok().flatten().unwrap_or_default()
     }
 }
 

@@ -4,7 +4,7 @@
 //! a reply has nothing else to do (`code/reaping.rs`); for clients in other processes, the threads do that take their requests.
 
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::sequel;
 use crate::server::bell;
@@ -26,7 +26,12 @@ pub trait Completer {
     /// at once.
     fn wait(&self, timeout: Duration) {
         let descriptor = self.descriptor();
-        let is_armed = descriptor.is_some() && self.arm();
+        let until = (!self.spin().is_zero()).then(|| Instant::now() + self.spin().min(timeout));
+        let mut is_armed = descriptor.is_some() && self.arm();
+        while is_armed && until.is_some_and(|until| Instant::now() < until) {
+            std::hint::spin_loop();
+            is_armed = self.arm();
+        }
         let has_more = || sequel::has_put_off() || !is_armed && self.collect() > 0;
         if !has_more() {
             let (by, at_most) =
@@ -52,5 +57,11 @@ pub trait Completer {
     /// to collect now. Event loops of several clients may call this at once, and while another thread looks.
     fn arm(&self) -> bool {
         true
+    }
+
+    /// For how long a thread that waits arms again and again before it sleeps: a device answers sooner than a thread wakes, but nobody
+    /// else has the processor meanwhile. Not at all, by default.
+    fn spin(&self) -> Duration {
+        Duration::ZERO
     }
 }

@@ -17,7 +17,7 @@ use crate::sequel;
 use crate::server::code::Code;
 use crate::server::service::Access;
 use crate::work::Work;
-use crate::{Error, Incoming, RequestId, Server, Service, ServiceId};
+use crate::{Completer, Error, Incoming, RequestId, Server, Service, ServiceId};
 
 mod eviction;
 
@@ -126,6 +126,14 @@ impl ServerHandle {
     /// `channel::ServeOptions::untrusted`).
     pub fn is_untrusted(&self) -> bool {
         self.carrier().is_some_and(|carrier| carrier.is_untrusted())
+    }
+
+    /// The server's completer, if it is in this process and has one: for a server that depends on this one for more than the replies to its
+    /// own requests, and gives it to its own clients. Those of other processes have their replies taken by
+    /// [`Interface::collect_from`](crate::Interface::collect_from).
+    pub fn completer(&self) -> Option<&dyn Completer> {
+        let code = self.here().filter(|code| code.is_looked_at())?;
+        Some(code)
     }
 
     /// Whether the server is in another process.

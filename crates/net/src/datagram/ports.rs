@@ -230,13 +230,26 @@ impl State {
         None
     }
 
-    /// Takes all back that a client has; returns its requests.
-    pub(super) fn depart(&mut self, client: ClientId) -> Vec<Incoming> {
+    /// Takes all back that a client has; returns which ports that were, and its requests.
+    pub(super) fn depart(&mut self, client: ClientId) -> (Vec<u16>, Vec<Incoming>) {
         let own = self.ports.iter().filter(|(_, bound)| bound.client == client);
         let own: Vec<_> = own.map(|(number, _)| *number).collect();
-        let requests = own.into_iter().flat_map(|number| self.vacate(number)).collect();
+        let requests = own.iter().flat_map(|number| self.vacate(*number)).collect();
         self.clients.remove(&client);
-        requests
+        (own, requests)
+    }
+
+    /// Takes all requests back that wait for datagrams.
+    pub(super) fn end_waiting(&mut self) -> Vec<Incoming> {
+        let ports: Vec<_> = self.ports.keys().copied().collect();
+        let mut ended = Vec::new();
+        for number in ports {
+            while let Some(mut assembly) = self.next_waiting(number, |_| true) {
+                assembly.withdraw(&mut *self.adapter, Port(number.into()));
+                ended.push(assembly.into_request());
+            }
+        }
+        ended
     }
 
     /// Adds a datagram to those that wait at a port, if there is room.

@@ -1,0 +1,13 @@
+//! Drivers of the kernel's interfaces: frames that leave the process.
+//!
+//! Why: what passes without a copy between Genie's own hosts is to reach hosts that know nothing of Genie.
+//! How: a driver has [`Rings`] that it shares with the kernel. A [`Link`] makes them a server like a [`Wire`](crate::Wire): it sends the frames
+//! of its clients' requests, and shows those that come to a [`Station`](crate::wire::Station). It has no thread that looks for frames:
+//! whoever waits for a reply does.
+//! Trust: frames are anybody's, and so is the memory of rings, as far as the kernel's own part is concerned: no more.
+
+mod link;
+mod rings;
+
+pub use link::{CLAIM, Link, Options, RELEASE};
+pub use rings::{Counters, Rings};

@@ -1,0 +1,63 @@
+//! What a driver shares with the kernel.
+
+use std::os::fd::BorrowedFd;
+
+use genie_memory::Data;
+use genie_sys::Errno;
+
+use crate::Frame;
+
+/// What has become of an interface's frames so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames that were given to the kernel.
+    pub sent: u64,
+    /// Their bytes, which were copied into the ring's memory: where a device reads them.
+    pub sent_bytes: u64,
+    /// Frames that have come.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames that the kernel has dropped, since the ring had no room.
+    pub dropped: u64,
+    /// Bytes that the kernel has copied, from the ring to a packet of its own or the other way round, where no device reads and stores
+    /// in the ring's memory.
+    pub copied_by_kernel: u64,
+}
+
+/// The rings that a driver shares with the kernel for one queue of an interface.
+pub trait Rings: Send {
+    /// Puts a frame into the ring for sending; false if the ring is full.
+    ///
+    /// # Errors
+    /// The kernel's reason: of a frame that is too long, for example.
+    fn put(&mut self, frame: &Data<'_>) -> Result<bool, Errno>;
+
+    /// Has the kernel send what was put.
+    ///
+    /// # Errors
+    /// The kernel's reason; frames that were put stay in the ring, and may go with later ones. Where the kernel has no room at the moment it
+    /// is to be asked again ([`Errno::AGAIN`], [`Errno::NOBUFS`]).
+    fn send(&mut self) -> Result<(), Errno>;
+
+    /// Shows at most `most` frames that have come to `see`, in order, and gives their memory back; returns how many.
+    ///
+    /// # Errors
+    /// The kernel's reason: the interface is gone, for example.
+    fn take(&mut self, most: usize, see: &mut dyn FnMut(&Frame<'_>)) -> Result<usize, Errno>;
+
+    /// Has UDP datagrams to this port come from now on, or not any more.
+    ///
+    /// # Errors
+    /// The kernel's reason: another program has the port, for example.
+    fn claim(&mut self, port: u16, is_ours: bool) -> Result<(), Errno>;
+
+    /// Whether a frame has come, as far as can be known without a system call.
+    fn has_frames(&self) -> bool;
+
+    /// What is readable when a frame has come.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// What has become of the frames so far.
+    fn counters(&self) -> Counters;
+}
