@@ -6,6 +6,7 @@
 //! whoever waits for a reply does.
 //! Trust: frames are anybody's, and so is the memory of rings, as far as the kernel's own part is concerned: no more.
 
+pub mod interfaces;
 mod link;
 mod rings;
 

@@ -13,6 +13,8 @@ pub mod checksum;
 pub mod datagram;
 pub mod driver;
 mod frame;
+pub mod namespaces;
+mod netlink;
 pub mod packet;
 mod rate;
 pub mod traffic;

@@ -24,6 +24,7 @@ pub mod inspect;
 #[allow(clippy::disallowed_types, reason = "all other code takes its locks from here")]
 pub mod lock;
 pub mod machine;
+pub mod namespace;
 pub mod object;
 pub mod poll;
 #[allow(clippy::disallowed_types, reason = "all other code takes its locks from here")]

@@ -1,3 +1,4 @@
-//! Drivers of the kernel's interfaces, and the link that makes servers of them.
+//! Drivers of the kernel's interfaces, on links of their own (`genie_net::namespaces`), and the link that makes servers of them.
 
 mod link;
+mod namespaces;
