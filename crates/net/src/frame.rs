@@ -24,6 +24,7 @@ pub struct Frame<'f> {
     bytes: Data<'f>,
     flips: &'f [Flip],
     tally: Option<&'f Tally>,
+    is_unsummed: bool,
 }
 
 /// The ones' complement sum of bytes of a frame that were stored, in any order.
@@ -38,7 +39,19 @@ impl<'f> Frame<'f> {
 
     /// A frame in which bits were turned over that its own check did not find.
     pub fn damaged(bytes: Data<'f>, flips: &'f [Flip]) -> Self {
-        Self { bytes, flips, tally: None }
+        Self { bytes, flips, tally: None, is_unsummed: false }
+    }
+
+    /// The same frame, of which the sender's kernel may have left the transport checksum to a device, and there was none: where the sum of
+    /// the pseudo-header stands in its place, nobody has summed the data.
+    #[doc(alias = "TP_STATUS_CSUMNOTREADY")]
+    #[must_use]
+    pub fn unsummed(self) -> Self {
+        Self { is_unsummed: true, ..self }
+    }
+
+    pub(crate) fn is_unsummed(&self) -> bool {
+        self.is_unsummed
     }
 
     /// The same frame, of which what is stored is added to `tally`.

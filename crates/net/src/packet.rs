@@ -187,17 +187,27 @@ impl Header {
 
     /// The checksum that belongs into the header of data whose sum is `data`. It is never zero, which would mean that there is none.
     pub fn udp_sum(&self, data: u16) -> u16 {
-        let mut sum = Sum16BitWords::new();
-        sum = match self.hosts {
+        let sum = self.pseudo_header().add_2bytes(self.ports.from.to_be_bytes());
+        let sum = sum.add_2bytes(self.ports.to.to_be_bytes()).add_4bytes(self.length().to_be_bytes());
+        sum.add_2bytes(data.to_be_bytes()).to_ones_complement_with_no_zero().to_be()
+    }
+
+    /// What stands in the place of the checksum while a device is still to sum the rest: the sum of the pseudo-header, as it is.
+    pub fn partial_sum(&self) -> u16 {
+        !self.pseudo_header().ones_complement().to_be()
+    }
+
+    fn pseudo_header(&self) -> Sum16BitWords {
+        let sum = Sum16BitWords::new();
+        let mut sum = match self.hosts {
             Hosts::V4(hosts) => sum.add_slice(&hosts.from.octets()).add_slice(&hosts.to.octets()),
             Hosts::V6(hosts) => sum.add_slice(&hosts.from.octets()).add_slice(&hosts.to.octets()),
         };
-        // The length stands in the header, and before it in what is summed as well.
-        let length = u32::from(self.len) + UdpHeader::LEN as u32;
-        let sum = sum.add_4bytes(length.to_be_bytes()).add_4bytes(length.to_be_bytes());
-        let sum = sum.add_2bytes(self.ports.from.to_be_bytes()).add_2bytes(self.ports.to.to_be_bytes());
-        let sum = sum.add_2bytes([0, IpNumber::UDP.0]).add_2bytes(data.to_be_bytes());
-        sum.to_ones_complement_with_no_zero().to_be()
+        sum.add_4bytes(self.length().to_be_bytes()).add_2bytes([0, IpNumber::UDP.0])
+    }
+
+    fn length(&self) -> u32 {
+        u32::from(self.len) + UdpHeader::LEN as u32
     }
 
     /// Whether data whose sum is `data` is what was sent, as far as the checksum tells: over IPv4 it may be absent.

@@ -17,6 +17,8 @@ pub struct Counters {
     pub integrated: u64,
     /// How many the adapter has summed.
     pub by_adapter: u64,
+    /// Datagrams whose sender's kernel has left their checksum to a device, and there was none: nobody has summed these.
+    pub unsummed: u64,
     /// Datagrams that were dropped since their checksum was wrong.
     pub damaged: u64,
     /// Datagrams that came from elsewhere than the peer of their port.
@@ -34,7 +36,7 @@ pub struct Counters {
 }
 
 /// How many numbers there are.
-const COUNT: usize = 14;
+const COUNT: usize = 15;
 /// How long the argument is that comes back from [`STATISTICS`](super::STATISTICS).
 pub const COUNTERS: usize = 8 * COUNT;
 
@@ -53,11 +55,11 @@ impl Counters {
     }
 
     fn numbers(&mut self) -> [&mut u64; COUNT] {
-        let Self { sent, unsent, received, copied, summed, integrated, by_adapter, .. } = self;
+        let Self { sent, unsent, received, copied, summed, integrated, by_adapter, unsummed, .. } = self;
         let Self { damaged, strange, rejected, full, unclaimed, misled, malformed, .. } = self;
         [
-            sent, unsent, received, copied, summed, integrated, by_adapter, damaged, strange, rejected, full,
-            unclaimed, misled, malformed,
+            sent, unsent, received, copied, summed, integrated, by_adapter, unsummed, damaged, strange,
+            rejected, full, unclaimed, misled, malformed,
         ]
     }
 }

@@ -116,7 +116,7 @@ impl State {
         let Ok(received) = stored else { return Overs::new() };
         self.adapter.processed(&received);
         let (port, used) = (received.port.unwrap_or(Port(0)), used(&received));
-        let over = match self.examine(received) {
+        let over = match self.examine(received, frame.is_unsummed()) {
             Ok((number, datagram)) => self.deliver(number, datagram),
             Err((number, counted)) => {
                 self.count(number, counted);
@@ -134,7 +134,7 @@ impl State {
     }
 
     /// Finds out whether a packet is a datagram of an open port, and intact.
-    fn examine(&mut self, received: Received) -> Result<(u16, Datagram), Dropped> {
+    fn examine(&mut self, received: Received, is_unsummed: bool) -> Result<(u16, Datagram), Dropped> {
         let head = self.bytes(&received, 0..HEADERS_MOST.min(received.len));
         let Ok((header, data)) = Header::parse(&head, received.len) else {
             return Err((0, |counters| counters.malformed += 1));
@@ -163,8 +163,11 @@ impl State {
         });
         let (start, taken) = (data.start, received.header.len());
         let sources = sources(received, data);
-        let (mut work, mut unverified) =
-            (Work::default(), Some(header).filter(|header| header.checksum != 0));
+        let mut work = Work::default();
+        // Of what never left a kernel's memory, the kernel has summed the pseudo-header alone.
+        let is_partial = is_unsummed && header.checksum == header.partial_sum();
+        self.count(number, |counters| counters.unsummed += u64::from(is_partial));
+        let mut unverified = Some(header).filter(|header| header.checksum != 0 && !is_partial);
         // What a program looks at is verified first.
         let is_moved = self.options.verifying == Verifying::Integrated && !has_program;
         if !is_moved && let Some(header) = unverified.take() {

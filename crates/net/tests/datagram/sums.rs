@@ -3,9 +3,11 @@
 use fastrand::Rng;
 use genie_conformance::bytes::{pattern, same};
 use genie_io::Error;
+use genie_memory::Data;
+use genie_net::Frame;
 use genie_net::datagram::{Arrived, Counters, Socket, Verifying};
 use genie_net::packet::Header;
-use genie_net::wire;
+use genie_net::wire::{self, Station};
 use genie_passing::Scheme;
 
 use crate::frames::header;
@@ -182,6 +184,43 @@ fn what_fills_a_frame_up_and_a_sum_of_zero_make_no_difference() {
         synced(pending).expect("nobody knows that it is damaged");
         let received = before.received + 1;
         assert_counted(&bob, Counters { received, ..before }, &format!("{level:?}, {verifying:?}"));
+    }
+}
+
+/// A kernel that sends by a virtual link leaves the sum of the pseudo-header where the checksum belongs.
+#[test]
+fn of_a_frame_that_may_be_unsummed_the_pseudo_headers_sum_is_taken_for_right_and_no_other() {
+    for (level, verifying) in Level::ALL.into_iter().flat_map(|level| WAYS.map(|way| (level, way))) {
+        let hosts = hosts(level, verifying);
+        let (bob, station) = (hosts.socket(1), hosts.servers[1].station());
+        for (len, is_v6, waits) in
+            [(1, false, true), (1473, true, false), (4096, false, true), (8001, true, true)]
+        {
+            let what = format!("{level:?}, {verifying:?}, {len} bytes, v6 {is_v6}, waits {waits}");
+            let bytes = pattern(len as u64, len);
+            let whole = header(is_v6, bob.port(), &bytes);
+            let partial = Header { checksum: whole.partial_sum(), ..whole };
+            let wrong = Header { checksum: partial.checksum ^ 1, ..whole };
+            let arrive = |header: Header, may_be_unsummed: bool| {
+                let frame = [&header.build().expect("a header")[..], &bytes].concat();
+                let frame = Frame::new(Data::from(&frame[..]));
+                station.arrive(&if may_be_unsummed { frame.unsummed() } else { frame });
+            };
+            let receive =
+                || bob.submit(room(&hosts.genie, Scheme::EmulatedCopy, len + 1)).expect("a request");
+            let before = bob.statistics().expect("counters");
+            let early = waits.then(receive);
+            arrive(partial, false);
+            arrive(wrong, true);
+            assert!(early.as_ref().is_none_or(|early| !early.is_replied()), "{what}");
+            arrive(partial, true);
+            same(&taken(synced(early.unwrap_or_else(receive)).expect(&what).0).0, &bytes, &what);
+            arrive(whole, true);
+            same(&taken(synced(receive()).expect(&what).0).0, &bytes, &what);
+            let after = bob.statistics().expect("counters");
+            assert_eq!(after.received - before.received, 2, "{what}");
+            assert_eq!((after.damaged - before.damaged, after.unsummed - before.unsummed), (2, 1), "{what}");
+        }
     }
 }
 
