@@ -26,6 +26,7 @@ pub mod lock;
 pub mod machine;
 pub mod namespace;
 pub mod object;
+pub mod packet;
 pub mod poll;
 #[allow(clippy::disallowed_types, reason = "all other code takes its locks from here")]
 pub mod primitive;

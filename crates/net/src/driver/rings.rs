@@ -20,6 +20,8 @@ pub struct Counters {
     pub received_bytes: u64,
     /// Frames that the kernel has dropped, since the ring had no room.
     pub dropped: u64,
+    /// Frames that were dropped since they were longer than the interface's MTU, or several that their sender's kernel has left to be cut.
+    pub unfit: u64,
     /// Bytes that the kernel has copied, from the ring to a packet of its own or the other way round, where no device reads and stores
     /// in the ring's memory.
     pub copied_by_kernel: u64,

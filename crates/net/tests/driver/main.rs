@@ -2,3 +2,4 @@
 
 mod link;
 mod namespaces;
+mod packet_socket;
