@@ -6,8 +6,10 @@
 //! Limits: one link of two ends (veth). An ordinary user needs a user namespace (`unshare --map-root-user COMMAND`), where packet sockets
 //! work, and XDP does not.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
+use std::thread;
 
 use genie_sys::namespace::offload_checksums;
 use genie_sys::{Errno, Error, Result};
@@ -62,7 +64,11 @@ impl Pair {
         }
         let end = |at: usize| -> Result<End> {
             let namespace = namespaces[at].clone();
-            let interface = namespace.enter(|| interface(NAMES[at]))?;
+            let interface = namespace.enter(|| {
+                wait_until_it_sends(NAMES[at])?;
+                wait_until_it_hears(v6(at))?;
+                interface(NAMES[at])
+            })?;
             Ok(End { namespace, interface, v4: v4(at), v6: v6(at) })
         };
         Ok(Self { ends: [end(0)?, end(1)?] })
@@ -129,6 +135,35 @@ fn set_up(at: usize) -> Result<()> {
     }
     for index in [interface("lo")?.index, index] {
         set_link(&mut netlink, index, LinkFlags::Up, Vec::new())?;
+    }
+    Ok(())
+}
+
+/// Waits until frames that are sent are not dropped. The kernel notices in a thread of its own that an interface has a link, and drops
+/// them until then (the queueing discipline `noop`).
+fn wait_until_it_sends(name: &str) -> Result<()> {
+    let mut netlink = Netlink::open(0)?;
+    let mut message = LinkMessage::default();
+    message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
+    let has_none = |answer: &RouteNetlinkMessage| match answer {
+        RouteNetlinkMessage::NewLink(link) => link.attributes.contains(&LinkAttribute::Qdisc("noop".into())),
+        _ => false,
+    };
+    while netlink.ask(RouteNetlinkMessage::GetLink(message.clone()), 0, name)?.iter().any(has_none) {
+        thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Waits until a neighbour that asks for this address gets an answer. The kernel has the address at once, and joins the group to which
+/// such questions go in a thread of its own.
+fn wait_until_it_hears(host: Ipv6Addr) -> Result<()> {
+    let [.., a, b, c] = host.octets();
+    let group = format!("ff0200000000000000000001ff{a:02x}{b:02x}{c:02x}");
+    let path = "/proc/thread-self/net/igmp6";
+    let failed = |error| Error::new("read", path, Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    while !fs::read_to_string(path).map_err(failed)?.contains(&group) {
+        thread::yield_now();
     }
     Ok(())
 }

@@ -43,17 +43,17 @@ pub fn interfaces() -> Result<Vec<Interface>> {
     for message in &addresses {
         let RouteNetlinkMessage::NewAddress(message) = message else { continue };
         let interface = interfaces.iter_mut().find(|interface| interface.index == message.header.index);
-        // Between the ends of a point-to-point link, `Address` is the other end.
-        let local = |attribute: &AddressAttribute| match attribute {
+        let host = message.attributes.iter().find_map(|attribute| match attribute {
+            // Of a point-to-point link, `Address` is the other end.
             AddressAttribute::Local(host) => Some(*host),
             _ => None,
-        };
-        let any = |attribute: &AddressAttribute| match attribute {
-            AddressAttribute::Address(host) => Some(*host),
-            _ => None,
-        };
-        let host = message.attributes.iter().find_map(local);
-        let host = host.or_else(|| message.attributes.iter().find_map(any));
+        });
+        let host = host.or_else(|| {
+            message.attributes.iter().find_map(|attribute| match attribute {
+                AddressAttribute::Address(host) => Some(*host),
+                _ => None,
+            })
+        });
         if let (Some(interface), Some(host)) = (interface, host) {
             interface.hosts.push(host);
         }
@@ -74,7 +74,7 @@ pub fn interface(name: &str) -> Result<Interface> {
 }
 
 impl Interface {
-    fn from_message(message: &RouteNetlinkMessage) -> Option<Self> {
+    pub(super) fn from_message(message: &RouteNetlinkMessage) -> Option<Self> {
         let RouteNetlinkMessage::NewLink(message) = message else { return None };
         let mut interface = Self {
             index: message.header.index,
