@@ -1,35 +1,21 @@
 //! Packet sockets, with the kernel's own sockets at the other end of the link.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use genie_conformance::machine::skip;
 use genie_net::checksum::Checksum;
 use genie_net::driver::{PacketSocket, Rings};
 use genie_net::namespaces::{End, Pair};
 use genie_net::packet::{Between, HEADERS_MOST, Header, Hosts};
 
-const PORT: u16 = 4000;
+use crate::udp::{host, kernel, pair};
 
-/// A link, or SKIP.
-fn pair(test: &str, mtu: u32) -> Option<Pair> {
-    Pair::new(mtu).map_err(|unavailable| skip(test, &unavailable.to_string())).ok()
-}
+const PORT: u16 = 4000;
 
 fn open(end: &End) -> PacketSocket {
     end.namespace.enter(|| {
         PacketSocket::open(&end.interface.name, end.interface.hosts.clone()).expect("a packet socket")
     })
-}
-
-fn kernel(end: &End, host: IpAddr) -> UdpSocket {
-    let socket = end.namespace.enter(|| UdpSocket::bind((host, 0)).expect("a port"));
-    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
-    socket
-}
-
-fn host(end: &End, is_v6: bool) -> IpAddr {
-    if is_v6 { end.v6.into() } else { end.v4.into() }
 }
 
 /// The frames that come until there are `count`, or time is over.
@@ -53,7 +39,7 @@ fn datagrams_of_the_kernel_come_whole_and_go_back_to_it() {
         let Some(Pair { ends: [ours, theirs] }) = pair(test, mtu) else { return };
         let mut rings = open(&ours);
         rings.claim(PORT, true).expect("a port");
-        let (here, socket) = (host(&ours, is_v6), kernel(&theirs, host(&theirs, is_v6)));
+        let (here, socket) = (host(&ours, is_v6), kernel(&theirs, is_v6));
         let most = mtu as usize - if is_v6 { 48 } else { 28 };
         for len in [0, 1, 17, 1000, most] {
             let sent: Vec<u8> = (0..len).map(|at| (at * 7) as u8).collect();
