@@ -3,16 +3,21 @@
 //! Why: what passes without a copy between Genie's own hosts is to reach hosts that know nothing of Genie.
 //! How: a driver has [`Rings`] that it shares with the kernel. A [`Link`] makes them a server like a [`Wire`](crate::Wire): it sends the frames
 //! of its clients' requests, and shows those that come to a [`Station`](crate::wire::Station). It has no thread that looks for frames:
-//! whoever waits for a reply does. A [`PacketSocket`] works with every interface that has an Ethernet's frames.
+//! whoever waits for a reply does. A [`PacketSocket`] works with every interface that has an Ethernet's frames. By AF_XDP ([`Xdp`]) the kernel
+//! stores frames into buffers that can change places with clients' pages ([`Native`]).
 //! Trust: frames are anybody's, and so is the memory of rings, as far as the kernel's own part is concerned: no more.
 
 mod error;
 pub mod interfaces;
 mod link;
+mod native;
 mod packet_socket;
 mod rings;
+mod xdp;
 
 pub use error::Error;
 pub use link::{CLAIM, Link, Options, RELEASE};
+pub use native::Native;
 pub use packet_socket::PacketSocket;
 pub use rings::{Counters, Rings};
+pub use xdp::{Queue, Xdp};

@@ -2,12 +2,14 @@
 //!
 //! Why: between the sender's buffers and the receiver's there is one copy, the wire's, which stands for what two devices' DMA would do.
 //! How: a frame is a view of bytes in the sender's buffers. Damage on the way is a list of changes that are made behind that copy, so a
-//! damaged frame needs no memory of its own.
+//! damaged frame needs no memory of its own. A frame that a device has stored already is in [`Buffers`], which an adapter may take.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 use genie_memory::{Data, DataMut};
+use genie_passing::Overlay;
+use smallvec::SmallVec;
 
 use crate::checksum::{Checksum, Sum, ones_complement, plus};
 
@@ -21,10 +23,27 @@ pub type Flip = (usize, u8);
 /// A frame on the wire: bytes that are the sender's, for the time of one call.
 #[derive(Debug, Clone)]
 pub struct Frame<'f> {
-    bytes: Data<'f>,
+    bytes: Bytes<'f>,
     flips: &'f [Flip],
     tally: Option<&'f Tally>,
     is_unsummed: bool,
+}
+
+/// Where a frame's bytes are.
+#[derive(Debug, Clone)]
+enum Bytes<'f> {
+    /// With its sender.
+    Sent(Data<'f>),
+    /// In buffers of the host, until they are taken.
+    Stored(&'f Buffers),
+}
+
+/// The buffers of the host in which a device has stored a frame: each whole, and which part of it has the frame's bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    parts: RefCell<SmallVec<[(Overlay, Range<usize>); 1]>>,
+    /// Whether an adapter may take them.
+    may_leave: Cell<bool>,
 }
 
 /// The ones' complement sum of bytes of a frame that were stored, in any order.
@@ -39,7 +58,7 @@ impl<'f> Frame<'f> {
 
     /// A frame in which bits were turned over that its own check did not find.
     pub fn damaged(bytes: Data<'f>, flips: &'f [Flip]) -> Self {
-        Self { bytes, flips, tally: None, is_unsummed: false }
+        Self { bytes: Bytes::Sent(bytes), flips, tally: None, is_unsummed: false }
     }
 
     /// The same frame, of which the sender's kernel may have left the transport checksum to a device, and there was none: where the sum of
@@ -54,6 +73,21 @@ impl<'f> Frame<'f> {
         self.is_unsummed
     }
 
+    /// A frame that a device has stored. When an adapter has [taken](Frame::take_buffers) the buffers, it has no bytes any more.
+    pub(crate) fn in_buffers(buffers: &'f Buffers) -> Self {
+        Self { bytes: Bytes::Stored(buffers), flips: &[], tally: None, is_unsummed: false }
+    }
+
+    /// The buffers that hold the frame, narrowed to its bytes; none if it is in no buffers, or these may not leave the device.
+    pub(crate) fn take_buffers(&self) -> Option<SmallVec<[Overlay; 2]>> {
+        match &self.bytes {
+            Bytes::Stored(buffers) if buffers.may_leave.get() => {
+                Some(buffers.parts.borrow_mut().drain(..).map(|(whole, part)| whole.part(part)).collect())
+            }
+            _ => None,
+        }
+    }
+
     /// The same frame, of which what is stored is added to `tally`.
     pub(crate) fn tallied<'t>(&'t self, tally: &'t Tally) -> Frame<'t> {
         Frame { tally: Some(tally), ..self.clone() }
@@ -61,18 +95,21 @@ impl<'f> Frame<'f> {
 
     /// How many bytes it has.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        match &self.bytes {
+            Bytes::Sent(bytes) => bytes.len(),
+            Bytes::Stored(buffers) => buffers.parts.borrow().iter().map(|(_, part)| part.len()).sum(),
+        }
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len() == 0
     }
 
     /// Looks at bytes from `at` on: copies them to `into`, as many as there are; returns how many.
     pub fn read(&self, at: usize, into: &mut [u8]) -> usize {
         let range = self.range(at, into.len());
-        let len = self.bytes.part(range.clone()).copy_to(into);
+        let len = self.with(|bytes| bytes.part(range.clone()).copy_to(into));
         for (place, bits) in self.flips_in(&range) {
             into[place - range.start] ^= bits;
         }
@@ -89,7 +126,7 @@ impl<'f> Frame<'f> {
             self.store_summed(from.clone(), into, &mut sum);
             return tally.add(from.start, sum);
         }
-        into.copy_data(&self.bytes.part(from.clone()));
+        self.with(|bytes| into.copy_data(&bytes.part(from.clone())));
         for (place, bits) in self.flips_in(&from) {
             let byte = into.part(place - from.start..place - from.start + 1);
             let mut is = [0];
@@ -147,6 +184,20 @@ impl<'f> Frame<'f> {
         }
     }
 
+    fn with<R>(&self, see: impl FnOnce(&Data<'_>) -> R) -> R {
+        match &self.bytes {
+            Bytes::Sent(bytes) => see(bytes),
+            Bytes::Stored(buffers) => {
+                let parts = buffers.parts.borrow();
+                let mut all = Data::default();
+                parts
+                    .iter()
+                    .for_each(|(whole, part)| all.append(whole.data().part(part.clone()).into_data()));
+                see(&all)
+            }
+        }
+    }
+
     fn range(&self, at: usize, most: usize) -> Range<usize> {
         let len = self.len();
         at.min(len)..at.saturating_add(most).min(len)
@@ -155,6 +206,23 @@ impl<'f> Frame<'f> {
     fn flips_in(&self, range: &Range<usize>) -> impl Iterator<Item = Flip> + use<'f> {
         let range = range.clone();
         self.flips.iter().copied().filter(move |(place, _)| range.contains(place))
+    }
+}
+
+impl Buffers {
+    /// Adds the buffer that holds the next bytes, and says which part of it has these.
+    pub(crate) fn push(&self, whole: Overlay, part: Range<usize>) {
+        self.parts.borrow_mut().push((whole, part));
+    }
+
+    /// Takes a buffer back, whole, that no adapter has taken.
+    pub(crate) fn pop(&self) -> Option<Overlay> {
+        self.parts.borrow_mut().pop().map(|(whole, _)| whole)
+    }
+
+    /// Says whether an adapter may take the frame's buffers.
+    pub(crate) fn let_leave(&self, may: bool) {
+        self.may_leave.set(may);
     }
 }
 

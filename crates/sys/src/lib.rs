@@ -15,6 +15,7 @@ mod mmap;
 mod per_process;
 
 pub mod arena;
+pub mod bpf;
 pub mod cgroup;
 pub mod event;
 pub mod fork;
@@ -40,6 +41,7 @@ pub mod thread;
 pub mod unshared;
 pub mod userfault;
 pub mod view;
+pub mod xdp;
 
 pub use arena::{Access, Arena};
 pub use condvar::Condvar;

@@ -71,3 +71,66 @@ pub(crate) unsafe fn move_over(
         unsafe { libc::mremap(from, len, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | flags, to) };
     if moved == libc::MAP_FAILED { Err(last_errno()) } else { Ok(()) }
 }
+
+/// A shared mapping of what a descriptor of the kernel's offers: rings, or a map's bytes. It is unmapped when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: *mut c_void,
+    len: usize,
+}
+
+// SAFETY: memory at an address that does not depend on the thread; what is there is reached by atomics, or by unsafe code.
+unsafe impl Send for Mapping {}
+// SAFETY: as for Send.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes from `offset` on.
+    pub(crate) fn new(descriptor: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self, Errno> {
+        let (flags, offset) = (libc::MAP_SHARED | libc::MAP_POPULATE, offset as usize);
+        // SAFETY: the kernel chooses addresses where nothing is.
+        let start =
+            unsafe { map(ANYWHERE, len, Access::ReadWrite.bits(), flags, Some((descriptor, offset))) }?;
+        Ok(Self { start, len })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address `offset` bytes from the beginning on, at which there are `len` bytes more.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub(crate) fn at(&self, offset: usize, len: usize) -> *mut c_void {
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(is_inside, "{len} bytes at {offset} of a mapping of {}", self.len);
+        self.start.wrapping_byte_add(offset)
+    }
+
+    /// `count` numbers from `offset` on, which the kernel loads and stores at any moment.
+    pub(crate) fn entries<T: Atomic>(&self, offset: usize, count: usize) -> &[T] {
+        let start = self.at(offset, count * size_of::<T>()).cast::<T>();
+        assert!(start.is_aligned(), "numbers at {offset} of a mapping");
+        // SAFETY: inside the mapping, which stays as long as `self`; any bits are a number, and all references to these bytes are to atomics.
+        unsafe { std::slice::from_raw_parts(start, count) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and borrowed by nobody any more.
+        unsafe { libc::munmap(self.start, self.len) };
+    }
+}
+
+/// Numbers that another party may change.
+///
+/// # Safety
+/// An atomic integer.
+pub(crate) unsafe trait Atomic {}
+
+// SAFETY: it is one.
+unsafe impl Atomic for std::sync::atomic::AtomicU8 {}
+// SAFETY: it is one.
+unsafe impl Atomic for std::sync::atomic::AtomicU32 {}

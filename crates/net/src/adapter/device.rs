@@ -176,7 +176,7 @@ pub trait Adapter: Send {
 
 impl Counters {
     /// Counts a frame of `len` bytes that was stored, or dropped.
-    pub(super) fn stored<T>(&mut self, len: usize, result: Result<T, Dropped>) -> Result<T, Dropped> {
+    pub(crate) fn stored<T>(&mut self, len: usize, result: Result<T, Dropped>) -> Result<T, Dropped> {
         match &result {
             Ok(_) => {
                 self.packets += 1;

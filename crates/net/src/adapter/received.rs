@@ -87,7 +87,7 @@ impl Piece {
 
 impl Received {
     /// A packet of `len` bytes that are nowhere yet.
-    pub(super) fn of(len: usize) -> Self {
+    pub(crate) fn of(len: usize) -> Self {
         Self {
             port: None,
             len,

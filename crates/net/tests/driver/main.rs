@@ -1,9 +1,15 @@
 //! Drivers of the kernel's interfaces, on links of their own (`genie_net::namespaces`), and the link that makes servers of them.
 
+#[path = "../../../sys/tests/child/mod.rs"]
+mod child;
 #[allow(dead_code, reason = "the hosts of other tests have more than is used here")]
 #[path = "../datagram/hosts.rs"]
 mod hosts;
 mod link;
 mod namespaces;
+mod native;
 mod packet_socket;
+#[path = "../../../sys/tests/proc/mod.rs"]
+mod proc;
 mod udp;
+mod xdp;

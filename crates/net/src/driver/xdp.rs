@@ -1,0 +1,338 @@
+//! AF_XDP: the driver whose frames the kernel stores into buffers of one memory object, which can change places with clients' pages.
+//!
+//! Why: a frame that the device has stored where a client's page can be is passed to the client without a copy.
+//! How: the object is divided into chunks of a page ([`genie_memory::Frames`]), each an overlay buffer. Chunks are in the ring for frames that will
+//! come, or are kept for sending, or are out: with an adapter ([`Native`]), with requests, or clients'. A chunk that comes back is put into the
+//! ring again. A frame longer than a chunk is in several. Which frames are ours, a [program](program) says; all others are the kernel's.
+//! Invariants: a chunk is in the ring only while its overlay buffer is here, whole. A [`reserve`](Queue::reserve) of chunks never leaves,
+//! so frames come, whatever clients keep. No granule of other memory is ever named to the kernel.
+//! Trust: the kernel is trusted with the object, frames are anybody's, and clients see only chunks that were passed to them.
+//! Limits: one queue of an interface. Frames of other queues are the kernel's: `ethtool -L IFACE combined 1` leaves one. Datagrams with IP
+//! options, extension headers, VLAN tags, or in fragments are the kernel's, too.
+//! Source: thesis §6.1. Differs: the client's pages do not refill the ring.
+#![allow(
+    unsafe_code,
+    reason = "registers the frames' memory with the kernel, and puts only chunks into the ring whose buffers it has"
+)]
+
+mod program;
+mod queue;
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use genie_memory::{Data, Space};
+use genie_passing::{Layout, Overlay, Overlays};
+use genie_sys::bpf::{Link, Sockets};
+use genie_sys::fork::Maker;
+use genie_sys::xdp::{HEADROOM, Lengths, Part, Socket};
+use genie_sys::{Errno, bpf};
+
+use super::interfaces::interface;
+use super::{Counters, Error, Native, Rings};
+use crate::Frame;
+use crate::frame::Buffers;
+use program::Ports;
+
+pub use queue::Queue;
+
+/// The longest chunk that the kernel takes: a page.
+const CHUNK: usize = 4096;
+/// How many bytes of a frame a chunk holds.
+const ROOM: usize = CHUNK - HEADROOM;
+/// The longest MTU whose frames are in one buffer, for each driver.
+const MTU_WHOLE: usize = 3506;
+/// The header of a link, and a tag.
+const LINK_HEADER: usize = 18;
+/// How many calls find nothing before one asks whether the interface is still there.
+const PATIENCE: u32 = 1024;
+
+/// A queue of an interface, and its rings. Dropping it gives all frames back to the kernel.
+#[derive(Debug)]
+pub struct Xdp {
+    /// It ends before the socket.
+    link: Link,
+    _sockets: Sockets,
+    ports: Ports,
+    socket: Socket,
+    pool: Overlays,
+    /// The buffers in the ring for frames that will come, and those for sending, by their place in the object.
+    chunks: Box<[Option<Overlay>]>,
+    /// Those for sending that are not in use.
+    idle: Vec<u32>,
+    /// How many are in the ring for frames that will come.
+    filled: usize,
+    /// The same, as the adapter sees it: those that may leave.
+    free: Arc<AtomicUsize>,
+    frame: Buffers,
+    receiving: usize,
+    reserve: usize,
+    longest: usize,
+    is_zero_copy: bool,
+    /// Whether senders' kernels may have left checksums to the device, which computes none and does not tell.
+    is_unsummed: bool,
+    /// Whether something that was put is still to be sent.
+    is_held_up: bool,
+    unfound: u32,
+    gone: Option<Errno>,
+    counters: Counters,
+    maker: Maker,
+}
+
+impl Xdp {
+    /// Opens a queue of an interface in this thread's network namespace, whose frames lie in an object of `space`. Datagrams to `hosts` are
+    /// ours when their ports are [claimed](Xdp::claim).
+    ///
+    /// # Errors
+    /// There is no such interface, a right is missing, or another program has the interface.
+    ///
+    /// # Cost
+    /// All of the memory is taken, and pinned.
+    pub fn open(space: &Space, name: &str, hosts: &[IpAddr], queue: &Queue) -> Result<Self, Error> {
+        let interface_name = || name.to_owned();
+        queue.check(hosts).map_err(|reason| Error::Options { interface: interface_name(), reason })?;
+        let failed = |source: genie_sys::Error| match source.errno {
+            Errno::NODEV => Error::NoInterface { interface: interface_name() },
+            _ => Error::Kernel { interface: interface_name(), source },
+        };
+        let interface = interface(name).map_err(failed)?;
+        let (index, mtu) = (interface.index, interface.mtu as usize);
+        let Queue { number, receiving, sending, reserve, away, mode } = *queue;
+        let frames = space
+            .make_frames(CHUNK, receiving + sending)
+            .map_err(|source| Error::Memory { interface: interface_name(), source })?;
+        let pool = Overlays::framed(frames, Layout { headroom: HEADROOM, len: ROOM, away });
+        let memory = pool.addresses().expect("it is a pool of frames");
+        let lengths = Lengths {
+            receiving: receiving.next_power_of_two() as u32,
+            sending: sending.next_power_of_two() as u32,
+        };
+        // SAFETY: the pool's memory is mapped, and stays while its buffers are here. `fill` is the only one to put chunks into the ring; it has
+        // their buffers, whole, and keeps each until the chunk was received. In a child made by fork no method uses the rings.
+        let socket = unsafe { Socket::open(memory, CHUNK as u32, lengths) }.map_err(failed)?;
+        let frags = mtu > MTU_WHOLE;
+        let attach = || {
+            socket.bind(index, number, frags)?;
+            let (ports, sockets) = (Ports::none()?, Sockets::create(number + 1)?);
+            sockets.set(number, socket.as_fd())?;
+            let program = program::load(hosts, &ports, &sockets, frags)?;
+            Ok((program.attach(index, mode)?, sockets, ports, socket.is_zero_copy()?))
+        };
+        let (link, sockets, ports, is_zero_copy) = attach().map_err(failed)?;
+        let mut xdp = Self {
+            link,
+            _sockets: sockets,
+            ports,
+            socket,
+            chunks: (0..receiving + sending).map(|_| None).collect(),
+            pool,
+            idle: Vec::with_capacity(sending),
+            filled: 0,
+            free: Arc::default(),
+            frame: Buffers::default(),
+            receiving,
+            reserve,
+            longest: mtu + LINK_HEADER,
+            is_zero_copy,
+            is_unsummed: interface.kind.as_deref() == Some("veth"),
+            is_held_up: false,
+            unfound: 0,
+            gone: None,
+            counters: Counters::default(),
+            maker: Maker::this_process(),
+        };
+        for _ in 0..sending {
+            let overlay = xdp.pool.allocate().expect("no buffer is out yet");
+            let chunk = chunk_of(&overlay);
+            xdp.idle.push(chunk as u32);
+            xdp.chunks[chunk] = Some(overlay);
+        }
+        xdp.refill();
+        Ok(xdp)
+    }
+
+    /// An adapter that takes the buffers in which frames come.
+    pub fn adapter(&self) -> Native {
+        Native::new(self.pool.clone(), Arc::clone(&self.free))
+    }
+
+    /// Where the program is run.
+    pub fn mode(&self) -> bpf::Mode {
+        self.link.mode()
+    }
+
+    /// Whether frames go between the device and the buffers without a copy of the kernel's.
+    pub fn is_zero_copy(&self) -> bool {
+        self.is_zero_copy
+    }
+
+    /// Puts buffers that are free into the ring for frames that will come.
+    fn refill(&mut self) {
+        while self.filled < self.receiving
+            && let Some(overlay) = self.pool.allocate()
+        {
+            self.fill(overlay);
+        }
+        self.show_filled();
+    }
+
+    fn fill(&mut self, overlay: Overlay) {
+        let chunk = chunk_of(&overlay);
+        self.chunks[chunk] = Some(overlay);
+        let has_room = self.socket.fill.push((chunk * CHUNK) as u64);
+        debug_assert!(has_room, "the ring has room for all buffers");
+        self.filled += 1;
+    }
+
+    fn show_filled(&mut self) {
+        self.socket.fill.publish();
+        if self.is_zero_copy && self.socket.fill.needs_wakeup() {
+            // What is wrong with the interface, the next call tells.
+            let _ = self.socket.kick_fill();
+        }
+        self.free.store(self.filled.saturating_sub(self.reserve), Ordering::Relaxed);
+    }
+
+    /// Takes the next frame out of the ring, if all of it has come.
+    fn receive(&mut self) -> bool {
+        while let Some(Part { at, len, goes_on }) = self.socket.received.pop().map(Part::from) {
+            self.filled -= 1;
+            let start = (at % CHUNK).checked_sub(HEADROOM).filter(|start| start + len <= ROOM);
+            // What the kernel names is a buffer that it was given.
+            let overlay = self.chunks.get_mut(at / CHUNK).and_then(Option::take);
+            if let (Some(overlay), Some(start)) = (overlay, start) {
+                self.frame.push(overlay, start..start + len);
+            }
+            if !goes_on {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes back what was sent.
+    fn reclaim(&mut self) {
+        while let Some(at) = self.socket.completed.pop() {
+            self.idle.push((at as usize / CHUNK) as u32);
+        }
+        self.socket.completed.release();
+    }
+
+    /// Fails once the interface has gone, and in a child made by fork.
+    fn ensure_own(&self) -> Result<(), Errno> {
+        if !self.maker.is_this_process() {
+            return Err(Errno::CHILD);
+        }
+        self.gone.map_or(Ok(()), Err)
+    }
+}
+
+impl Rings for Xdp {
+    fn put(&mut self, frame: &Data<'_>) -> Result<bool, Errno> {
+        self.ensure_own()?;
+        let len = frame.len();
+        if len > self.longest || len == 0 {
+            return Err(Errno::MSGSIZE);
+        }
+        let parts = len.div_ceil(ROOM);
+        if self.idle.len() < parts {
+            self.reclaim();
+        }
+        if self.idle.len() < parts || !self.socket.sending.has_room(parts as u32) {
+            return Ok(false);
+        }
+        for from in (0..len).step_by(ROOM) {
+            let here = ROOM.min(len - from);
+            let Some(chunk) = self.idle.pop() else { break };
+            let Some(overlay) = &self.chunks[chunk as usize] else { break };
+            overlay.data().copy_data(&frame.part(from..from + here));
+            let at = chunk as usize * CHUNK + HEADROOM;
+            self.socket.sending.push(Part { at, len: here, goes_on: from + here < len });
+        }
+        self.counters.sent += 1;
+        self.counters.sent_bytes += len as u64;
+        Ok(true)
+    }
+
+    fn send(&mut self) -> Result<(), Errno> {
+        self.ensure_own()?;
+        self.socket.sending.publish();
+        let mut left = self.socket.sending.unconsumed();
+        while left > 0 && self.socket.sending.needs_wakeup() {
+            let kicked = self.socket.kick();
+            let before = std::mem::replace(&mut left, self.socket.sending.unconsumed());
+            match kicked {
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) if left < before => {}
+                Err(errno) => {
+                    self.is_held_up = true;
+                    return Err(if errno == Errno::BUSY { Errno::AGAIN } else { errno });
+                }
+                Ok(()) => {}
+            }
+        }
+        self.is_held_up = false;
+        Ok(())
+    }
+
+    fn take(&mut self, most: usize, see: &mut dyn FnMut(&Frame<'_>)) -> Result<usize, Errno> {
+        self.ensure_own()?;
+        if self.is_held_up {
+            // If it is in vain again, the next look is another try.
+            let _ = self.send();
+        }
+        if self.filled <= self.reserve {
+            self.refill();
+        }
+        let mut taken = 0;
+        while taken < most && self.receive() {
+            let frame = Frame::in_buffers(&self.frame);
+            let frame = if self.is_unsummed { frame.unsummed() } else { frame };
+            self.counters.received += 1;
+            self.counters.received_bytes += frame.len() as u64;
+            self.frame.let_leave(self.filled >= self.reserve);
+            see(&frame);
+            while let Some(overlay) = self.frame.pop() {
+                self.fill(overlay);
+            }
+            taken += 1;
+        }
+        if taken > 0 {
+            self.socket.received.release();
+            self.refill();
+            return Ok(taken);
+        }
+        self.unfound = self.unfound.wrapping_add(1);
+        if self.unfound.is_multiple_of(PATIENCE) {
+            self.gone = self.socket.check().err();
+        }
+        self.ensure_own().map(|()| 0)
+    }
+
+    fn claim(&mut self, port: u16, is_ours: bool) -> Result<(), Errno> {
+        self.ensure_own()?;
+        self.ports.set(port, is_ours);
+        Ok(())
+    }
+
+    fn has_frames(&self) -> bool {
+        // What is held up goes soon: whoever waits is to look again.
+        self.is_held_up || self.socket.received.has_next()
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn counters(&self) -> Counters {
+        let Counters { sent_bytes, received_bytes, .. } = self.counters;
+        let copied_by_kernel = if self.is_zero_copy { 0 } else { sent_bytes + received_bytes };
+        Counters { dropped: self.socket.statistics().dropped, copied_by_kernel, ..self.counters }
+    }
+}
+
+/// Which chunk of the object a buffer is.
+fn chunk_of(overlay: &Overlay) -> usize {
+    overlay.place().expect("buffers of the pool are frames") / CHUNK
+}

@@ -1,0 +1,151 @@
+//! The program that says which of an interface's frames are ours: whole UDP datagrams to our hosts, and to ports that were claimed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering;
+
+use genie_sys::bpf::{Assembly, Bytes, Condition, Label, Program, Register, Sockets, Verdict, Width};
+
+const PORTS: u32 = 1 << 16;
+/// IP's number of the protocol.
+const UDP: i32 = 17;
+
+/// The kernel's number of `bpf_redirect_map`.
+const REDIRECT: i32 = 51;
+/// Where the kernel's `struct xdp_md` has the queue.
+const QUEUE: i16 = 16;
+
+const FRAME: Register = 2;
+const VALUE: Register = 3;
+const END: Register = 4;
+const CONTEXT: Register = 6;
+
+/// Ports whose datagrams are ours: a byte for each, at the number that its two bytes in a header are when they are loaded.
+#[derive(Debug)]
+pub(super) struct Ports(Bytes);
+
+impl Ports {
+    /// None.
+    pub(super) fn none() -> genie_sys::Result<Self> {
+        Bytes::create(PORTS).map(Self)
+    }
+
+    /// Says whether a port is ours.
+    pub(super) fn set(&self, port: u16, is_ours: bool) {
+        self.0.bytes()[usize::from(port.to_be())].store(is_ours.into(), Ordering::Relaxed);
+    }
+}
+
+/// Assembles and loads the program. What is not ours passes on to the kernel: also what has IP options, extension headers or a VLAN tag, is
+/// a fragment, or is shorter than its headers; and what is ours, of a queue that has no socket.
+pub(super) fn load(
+    hosts: &[IpAddr],
+    ports: &Ports,
+    sockets: &Sockets,
+    frags: bool,
+) -> genie_sys::Result<Program> {
+    let mut code = Assembly::default();
+    let [pass, ours] = [(); 2].map(|()| code.label());
+    code.copy(CONTEXT, 1);
+    code.load(Width::Word, FRAME, CONTEXT, 0);
+    code.load(Width::Word, END, CONTEXT, 4);
+    require(&mut code, 42, pass);
+    code.load(Width::Half, VALUE, FRAME, 12);
+    let v4: Vec<_> = hosts
+        .iter()
+        .filter_map(|host| if let IpAddr::V4(host) = host { Some(*host) } else { None })
+        .collect();
+    let v6: Vec<_> = hosts
+        .iter()
+        .filter_map(|host| if let IpAddr::V6(host) = host { Some(*host) } else { None })
+        .collect();
+    let [to_v4, to_v6] = [(); 2].map(|()| code.label());
+    // The kernel refuses code to which nothing leads.
+    if !v4.is_empty() {
+        code.jump_if(VALUE, Condition::Equal, network(0x0800), to_v4);
+    }
+    if !v6.is_empty() {
+        code.jump_if(VALUE, Condition::Equal, network(0x86dd), to_v6);
+    }
+    code.jump(pass);
+    if !v4.is_empty() {
+        code.place(to_v4);
+        look_at_v4(&mut code, &v4, pass, ours);
+    }
+    if !v6.is_empty() {
+        code.place(to_v6);
+        look_at_v6(&mut code, &v6, pass, ours);
+    }
+    code.place(ours);
+    code.load_bytes(1, &ports.0);
+    code.add_register(1, VALUE);
+    code.load(Width::Byte, VALUE, 1, 0);
+    code.jump_if(VALUE, Condition::Equal, 0, pass);
+    code.load_sockets(1, sockets);
+    code.load(Width::Word, 2, CONTEXT, QUEUE);
+    // The verdict where the queue has no socket.
+    code.set(3, Verdict::Pass as i32);
+    code.call(REDIRECT);
+    code.exit();
+    code.place(pass);
+    code.set(0, Verdict::Pass as i32);
+    code.exit();
+    Program::load(&code.finish(), frags)
+}
+
+/// Has a frame over IPv4 go on to `ours` with its port, as it is in the header.
+fn look_at_v4(code: &mut Assembly, hosts: &[Ipv4Addr], pass: Label, ours: Label) {
+    // Version 4, and five words of header: no options.
+    code.load(Width::Byte, VALUE, FRAME, 14);
+    code.jump_if(VALUE, Condition::Unequal, 0x45, pass);
+    code.load(Width::Byte, VALUE, FRAME, 23);
+    code.jump_if(VALUE, Condition::Unequal, UDP, pass);
+    // More fragments follow, or came before.
+    code.load(Width::Half, VALUE, FRAME, 20);
+    code.jump_if(VALUE, Condition::AnyBit, network(0x3fff), pass);
+    let found = code.label();
+    code.load(Width::Word, VALUE, FRAME, 30);
+    for host in hosts {
+        code.jump_if(VALUE, Condition::Equal, i32::from_ne_bytes(host.octets()), found);
+    }
+    code.jump(pass);
+    code.place(found);
+    code.load(Width::Half, VALUE, FRAME, 36);
+    code.jump(ours);
+}
+
+/// The same over IPv6.
+fn look_at_v6(code: &mut Assembly, hosts: &[Ipv6Addr], pass: Label, ours: Label) {
+    require(code, 62, pass);
+    code.load(Width::Byte, VALUE, FRAME, 20);
+    code.jump_if(VALUE, Condition::Unequal, UDP, pass);
+    let found = code.label();
+    for host in hosts {
+        let next = code.label();
+        for (word, at) in host.octets().chunks_exact(4).zip((38..).step_by(4)) {
+            code.load(Width::Word, VALUE, FRAME, at);
+            let word = i32::from_ne_bytes(word.try_into().expect("four bytes"));
+            code.jump_if(VALUE, Condition::Unequal, word, next);
+        }
+        code.jump(found);
+        code.place(next);
+    }
+    code.jump(pass);
+    code.place(found);
+    code.load(Width::Half, VALUE, FRAME, 56);
+    code.jump(ours);
+}
+
+/// Two bytes, as they are loaded from a header.
+fn network(number: u16) -> i32 {
+    number.to_be().into()
+}
+
+/// Has frames pass whose first `len` bytes are not all there.
+fn require(code: &mut Assembly, len: i32, pass: Label) {
+    code.copy(VALUE, FRAME);
+    code.add_value(VALUE, len);
+    code.jump_if_greater(VALUE, END, pass);
+}
+
+#[cfg(test)]
+mod tests;

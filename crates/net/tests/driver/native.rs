@@ -1,0 +1,196 @@
+//! Datagrams whose frames a device has stored in the host's buffers: they change places with clients' pages, and come home.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use genie_conformance::bytes::{pattern, same};
+use genie_conformance::{checked, interface};
+use genie_io::{In, Interface, Limits, Pending, ServerHandle};
+use genie_memory::Buffer;
+use genie_net::Frame;
+use genie_net::datagram::{self, Datagrams, Open, Socket};
+use genie_net::driver::{Queue, Rings, Xdp};
+use genie_net::namespaces::Pair;
+use genie_net::wire::Station;
+use genie_passing::{Receipt, Scheme, Thresholds};
+
+use crate::proc;
+use crate::udp::pair;
+use crate::xdp::{HEADERS, PATIENCE, PORT, frame, open_in, put, small, space};
+
+/// Where data begins in its page, and how much fits in there.
+const OFFSET: usize = 256 + HEADERS;
+const LEN: usize = 4096 - OFFSET;
+
+/// A server at end 1, and what sends to it from end 0.
+struct Bench {
+    genie: Interface,
+    sender: Xdp,
+    receiver: Xdp,
+    datagrams: Datagrams,
+    handle: ServerHandle,
+    pair: Pair,
+}
+
+impl Bench {
+    fn new(test: &str, options: &Queue) -> Option<Self> {
+        let pair = pair(test, 9000)?;
+        let genie = interface(space(), Limits::default(), Thresholds::ALWAYS);
+        let sender = open_in(&space(), test, &pair.ends[0], &small())?;
+        let receiver = open_in(genie.space(), test, &pair.ends[1], options)?;
+        let [from, to] = &pair.ends;
+        let mut server = datagram::Options::new(to.interface.station, [IpAddr::from(to.v4)]);
+        server = server.neighbour(from.v4.into(), from.interface.station);
+        let datagrams = Datagrams::new(genie.clone(), Box::new(receiver.adapter()), server);
+        let handle = ServerHandle::new(datagrams.clone());
+        Some(Self { genie, sender, receiver, datagrams, handle, pair })
+    }
+
+    fn socket(&mut self, port: u16) -> Socket {
+        self.receiver.claim(port, true).expect("the interface is there");
+        Socket::open(&self.genie, &self.handle, &Open { port, ..Open::default() }).expect("a port")
+    }
+
+    fn buffer(&self, offset: usize, len: usize) -> Buffer {
+        self.genie.allocate_at(offset, len).expect("memory")
+    }
+
+    /// Has datagrams come.
+    fn send(&mut self, port: u16, all: &[Vec<u8>]) {
+        let frames: Vec<_> = all.iter().map(|data| frame(&self.pair, 0, port, data)).collect();
+        put(&mut self.sender, &frames);
+        let (begun, station, mut come) = (Instant::now(), self.datagrams.station(), 0);
+        while come < frames.len() {
+            assert!(begun.elapsed() < PATIENCE, "{come} frames have come: {:?}", self.receiver.counters());
+            come += self.receiver.take(32, &mut |frame: &Frame<'_>| station.arrive(frame)).expect("frames");
+        }
+    }
+}
+
+fn received(pending: Pending<'_>) -> (Buffer, Receipt) {
+    assert!(pending.wait(PATIENCE), "no datagram came");
+    let mut reply = pending.sync().expect("a datagram");
+    let buffer = reply.take_buffer().expect("it was given");
+    (buffer, reply.buffers[0].elements[0].receipt)
+}
+
+/// The memory object in which a buffer's page is, and where.
+fn place(buffer: &Buffer) -> (u64, usize) {
+    let (_, number, offset) = proc::object_at(buffer.addresses().start).expect("an object");
+    (number, offset / 4096)
+}
+
+#[test]
+fn a_datagram_changes_places_with_the_clients_page_and_no_other_page_comes_into_the_ring() {
+    let test = "a_datagram_changes_places_with_the_clients_page_and_no_other_page_comes_into_the_ring";
+    let Some(mut bench) = Bench::new(test, &small()) else { return };
+    let socket = bench.socket(PORT);
+    let (mut kept, mut seen, mut object) = (Vec::new(), BTreeSet::new(), None);
+    for round in 0..400 {
+        let data = pattern(round, LEN);
+        let buffer = bench.buffer(OFFSET, LEN);
+        let before = place(&buffer);
+        assert_ne!(Some(before.0), object, "the client's own page is in the object");
+        let pending = socket.submit(In::owned(Scheme::EmulatedCopy, buffer)).expect("a request");
+        bench.send(PORT, std::slice::from_ref(&data));
+        let (buffer, receipt) = received(pending);
+        same(&buffer, &data, "the data");
+        assert_eq!((receipt.swapped, receipt.copied, receipt.reason), (1, 0, None), "{receipt}");
+        let (number, page) = place(&buffer);
+        assert_eq!(*object.get_or_insert(number), number, "the page is of another object");
+        seen.insert(page);
+        // Some stay with the client meanwhile.
+        if round % 10 == 0 {
+            kept.push((round, buffer));
+        }
+    }
+    assert!(seen.len() > 64, "only {} pages of the object were used", seen.len());
+    for (round, buffer) in kept {
+        same(&buffer, &pattern(round, LEN), "what the client has kept");
+    }
+    assert_eq!(bench.receiver.counters().dropped, 0);
+    checked(bench.genie.space());
+}
+
+#[test]
+fn the_first_part_of_a_long_datagram_is_swapped_and_a_client_that_asks_for_copying_gets_a_copy() {
+    let test = "the_first_part_of_a_long_datagram_is_swapped_and_a_client_that_asks_for_copying_gets_a_copy";
+    let Some(mut bench) = Bench::new(test, &small()) else { return };
+    let socket = bench.socket(PORT);
+    for (round, len) in [1, 1400, LEN, LEN + 1, 8192, 8972].into_iter().enumerate() {
+        for is_swapped in [true, false] {
+            let (data, mut room) = (pattern(round as u64, len), bench.buffer(OFFSET, len));
+            room.fill(0xee);
+            let room = if is_swapped {
+                In::owned(Scheme::EmulatedCopy, room)
+            } else {
+                In::owned(Scheme::Copy, room)
+            };
+            let pending = socket.submit(room).expect("a request");
+            bench.send(PORT, std::slice::from_ref(&data));
+            let (buffer, receipt) = received(pending);
+            same(&buffer, &data, len);
+            let whole = if is_swapped { len.min(LEN) } else { 0 };
+            assert_eq!((receipt.swapped > 0, receipt.copied), (is_swapped, len - whole), "{len}: {receipt}");
+        }
+    }
+    checked(bench.genie.space());
+}
+
+#[test]
+fn whatever_clients_keep_frames_come_to_others() {
+    let test = "whatever_clients_keep_frames_come_to_others";
+    let options = Queue { away: 128, ..small() };
+    let Some(mut bench) = Bench::new(test, &options) else { return };
+    let (hoarder, other) = (bench.socket(PORT), bench.socket(PORT + 1));
+    let free = bench.datagrams.free().segments;
+    assert_eq!(free, options.receiving - options.reserve);
+    // Nobody asks for these: the server has fewer than all wait.
+    let data = pattern(1, LEN);
+    for _ in 0..10 {
+        bench.send(PORT, &vec![data.clone(); 30]);
+    }
+    assert!(bench.datagrams.free().segments > 0);
+    let receive = |bench: &mut Bench| {
+        let pending =
+            other.submit(In::owned(Scheme::EmulatedCopy, bench.buffer(OFFSET, LEN))).expect("a request");
+        bench.send(PORT + 1, std::slice::from_ref(&data));
+        received(pending)
+    };
+    assert_eq!(receive(&mut bench).1.swapped, 1, "one more comes, and is swapped");
+    // A client keeps the pages that it has got, and replies that it does not take.
+    let room = || In::owned(Scheme::EmulatedCopy, bench.buffer(OFFSET, LEN));
+    let mut kept = Vec::new();
+    for _ in 0..free {
+        let Some(pending) =
+            Some(hoarder.submit(room()).expect("a request")).filter(|pending| pending.wait(Duration::ZERO))
+        else {
+            break;
+        };
+        kept.push(received(pending).0);
+    }
+    assert!(kept.len() > 32, "{} datagrams waited", kept.len());
+    let room = |bench: &Bench| In::owned(Scheme::EmulatedCopy, bench.buffer(OFFSET, LEN));
+    let mut untaken = Vec::new();
+    for _ in 0..options.receiving {
+        let Ok(pending) = hoarder.submit(room(&bench)) else { break };
+        bench.send(PORT, std::slice::from_ref(&data));
+        untaken.push(pending);
+    }
+    // Now only the reserve is left: frames come, and are dropped.
+    assert_eq!(bench.datagrams.free().segments, 0);
+    let dropped = bench.datagrams.adapter().no_buffers;
+    assert!(dropped > 0);
+    for _ in 0..4 {
+        bench.send(PORT + 1, &vec![data.clone(); 20]);
+    }
+    assert_eq!(bench.datagrams.adapter().no_buffers, dropped + 80);
+    // As soon as some are taken, others get theirs.
+    drop(untaken);
+    drop(kept);
+    let (buffer, _) = receive(&mut bench);
+    same(&buffer, &data, "the data");
+    assert_eq!(bench.receiver.counters().dropped, 0, "the kernel always had a buffer");
+    checked(bench.genie.space());
+}
