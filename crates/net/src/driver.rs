@@ -7,6 +7,7 @@
 //! stores frames into buffers that can change places with clients' pages ([`Native`]).
 //! Trust: frames are anybody's, and so is the memory of rings, as far as the kernel's own part is concerned: no more.
 
+mod claims;
 mod error;
 pub mod interfaces;
 mod link;

@@ -38,10 +38,13 @@ enum Bytes<'f> {
     Stored(&'f Buffers),
 }
 
+/// Whole buffers, and which part of each has bytes of a frame.
+type Parts = SmallVec<[(Overlay, Range<usize>); 1]>;
+
 /// The buffers of the host in which a device has stored a frame: each whole, and which part of it has the frame's bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    parts: RefCell<SmallVec<[(Overlay, Range<usize>); 1]>>,
+    parts: RefCell<Parts>,
     /// Whether an adapter may take them.
     may_leave: Cell<bool>,
 }

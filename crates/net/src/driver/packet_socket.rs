@@ -11,15 +11,15 @@
 //! unfit. What was put while the interface is not connected stays in the ring. Programs that listen at the interface see what comes, and
 //! nothing of what goes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use genie_memory::Data;
 use genie_sys::Errno;
-use genie_sys::namespace::Namespace;
-use genie_sys::packet::{Claim, Filter, Packets};
+use genie_sys::packet::{Filter, Packets};
 
+use super::claims::Claims;
 use super::interfaces::{self, Interface};
 use super::{Counters, Error, Rings};
 use crate::Frame;
@@ -32,11 +32,7 @@ const LOOKS: u32 = 256;
 pub struct PacketSocket {
     packets: Packets,
     interface: Interface,
-    /// The network that it is in, where that can be told.
-    namespace: Option<Namespace>,
-    hosts: Vec<IpAddr>,
-    /// What holds the ports in the kernel.
-    claims: BTreeMap<u16, Vec<Claim>>,
+    claims: Claims,
     counters: Counters,
     /// Why the interface did not take all when frames were sent last.
     held_up: Option<Errno>,
@@ -49,7 +45,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// What the process lacks, or that the interface is not there or down.
-    pub fn open(interface: &str, hosts: impl IntoIterator<Item = IpAddr>) -> Result<Self, Error> {
+    pub fn open(interface: &str, hosts: &[IpAddr]) -> Result<Self, Error> {
         let failed = |source: genie_sys::Error| match source.errno {
             Errno::NODEV => Error::NoInterface { interface: interface.to_owned() },
             _ => Error::Kernel { interface: interface.to_owned(), source },
@@ -57,10 +53,8 @@ impl PacketSocket {
         let found = interfaces::interface(interface).map_err(failed)?;
         Ok(Self {
             packets: Packets::open(interface, found.index, found.mtu as usize).map_err(failed)?,
+            claims: Claims::of(&found, hosts),
             interface: found,
-            namespace: Namespace::current().ok(),
-            hosts: hosts.into_iter().collect(),
-            claims: BTreeMap::new(),
             counters: Counters::default(),
             held_up: None,
             looks: 0,
@@ -127,16 +121,9 @@ impl Rings for PacketSocket {
     }
 
     fn claim(&mut self, port: u16, is_ours: bool) -> Result<(), Errno> {
-        if is_ours {
-            let (hosts, scope) = (&self.hosts, self.interface.index);
-            let claim = || hosts.iter().map(|host| Claim::new(*host, port, scope)).collect::<Result<_, _>>();
-            let elsewhere = self.namespace.as_ref().filter(|namespace| !is_here(namespace));
-            self.claims.insert(port, elsewhere.map_or_else(claim, |namespace| namespace.enter(claim))?);
-        } else {
-            self.claims.remove(&port);
-        }
-        let ports: BTreeSet<_> = self.claims.keys().copied().collect();
-        self.packets.filter(&Filter::udp(&self.hosts, &ports))
+        self.claims.set(port, is_ours)?;
+        let ports: BTreeSet<_> = self.claims.ports().collect();
+        self.packets.filter(&Filter::udp(self.claims.hosts(), &ports))
     }
 
     fn has_frames(&self) -> bool {
@@ -151,10 +138,4 @@ impl Rings for PacketSocket {
     fn counters(&self) -> Counters {
         Counters { dropped: self.packets.dropped(), ..self.counters }
     }
-}
-
-/// Whether this thread is in that namespace, as nearly all are.
-fn is_here(namespace: &Namespace) -> bool {
-    let inode = |namespace: &Namespace| rustix::fs::fstat(namespace).map(|found| found.st_ino);
-    Namespace::current().is_ok_and(|here| inode(&here) == inode(namespace))
 }

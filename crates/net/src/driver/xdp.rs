@@ -30,6 +30,7 @@ use genie_sys::fork::Maker;
 use genie_sys::xdp::{HEADROOM, Lengths, Part, Socket};
 use genie_sys::{Errno, bpf};
 
+use super::claims::Claims;
 use super::interfaces::interface;
 use super::{Counters, Error, Native, Rings};
 use crate::Frame;
@@ -56,6 +57,7 @@ pub struct Xdp {
     link: Link,
     _sockets: Sockets,
     ports: Ports,
+    claims: Claims,
     socket: Socket,
     pool: Overlays,
     /// The buffers in the ring for frames that will come, and those for sending, by their place in the object.
@@ -83,7 +85,7 @@ pub struct Xdp {
 
 impl Xdp {
     /// Opens a queue of an interface in this thread's network namespace, whose frames lie in an object of `space`. Datagrams to `hosts` are
-    /// ours when their ports are [claimed](Xdp::claim).
+    /// ours when their ports are [claimed](Rings::claim).
     ///
     /// # Errors
     /// There is no such interface, a right is missing, or another program has the interface.
@@ -125,6 +127,7 @@ impl Xdp {
             link,
             _sockets: sockets,
             ports,
+            claims: Claims::of(&interface, hosts),
             socket,
             chunks: (0..receiving + sending).map(|_| None).collect(),
             pool,
@@ -312,6 +315,7 @@ impl Rings for Xdp {
 
     fn claim(&mut self, port: u16, is_ours: bool) -> Result<(), Errno> {
         self.ensure_own()?;
+        self.claims.set(port, is_ours)?;
         self.ports.set(port, is_ours);
         Ok(())
     }

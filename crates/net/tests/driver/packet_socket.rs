@@ -13,9 +13,8 @@ use crate::udp::{host, kernel, pair};
 const PORT: u16 = 4000;
 
 fn open(end: &End) -> PacketSocket {
-    end.namespace.enter(|| {
-        PacketSocket::open(&end.interface.name, end.interface.hosts.clone()).expect("a packet socket")
-    })
+    end.namespace
+        .enter(|| PacketSocket::open(&end.interface.name, &end.interface.hosts).expect("a packet socket"))
 }
 
 /// The frames that come until there are `count`, or time is over.

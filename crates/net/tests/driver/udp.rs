@@ -51,7 +51,7 @@ impl Host {
         }
         (options.mtu, options.verifying) = (ours.interface.mtu as usize, verifying);
         let server = Datagrams::new(genie.clone(), level.adapter(genie.space()), options);
-        let rings = ours.namespace.enter(|| PacketSocket::open(name, hosts).expect("a packet socket"));
+        let rings = ours.namespace.enter(|| PacketSocket::open(name, &hosts).expect("a packet socket"));
         let link = Link::new(name, rings, driver::Options::default()).expect("descriptors");
         assert!(link.lead_to(server.station()));
         server.attach(ServerHandle::new(link.clone())).expect("it is a wire");
