@@ -118,6 +118,7 @@ fn link(other: &Namespace, mtu: u32) -> Result<()> {
         Err(error) if error.errno == Errno::OPNOTSUPP => {
             Err(error.with_remedy("this kernel has no veth: `modprobe veth`"))
         }
+        Err(error) if error.errno == Errno::PERM => Err(error.with_remedy("CAP_NET_ADMIN is missing")),
         made => made.map(drop),
     }
 }

@@ -7,7 +7,7 @@
 //! kernel is newer, is passed over.
 //! Limits: a message of 64 KiB, which is more than the kernel makes.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use genie_sys::{Errno, Error, Result};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
@@ -66,6 +66,20 @@ impl Netlink {
         }
     }
 
+    /// The next changes, without waiting for them.
+    ///
+    /// # Errors
+    /// EAGAIN: there are none. ENOBUFS: some were lost.
+    pub(crate) fn changes(&mut self) -> std::result::Result<Vec<RouteNetlinkMessage>, Errno> {
+        let payloads = self.receive(RecvFlags::DONTWAIT)?.into_iter();
+        Ok(payloads
+            .filter_map(|payload| match payload {
+                NetlinkPayload::InnerMessage(change) => Some(change),
+                _ => None,
+            })
+            .collect())
+    }
+
     /// The messages of one datagram.
     fn receive(
         &mut self,
@@ -80,11 +94,5 @@ impl Netlink {
             rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
         }
         Ok(messages)
-    }
-}
-
-impl AsFd for Netlink {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

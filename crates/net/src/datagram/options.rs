@@ -1,17 +1,19 @@
 //! How a datagram server is.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use genie_io::ServerError;
 use genie_sys::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::argument::refusal;
+use crate::driver::neighbours::{Neighbours, Unreachable, Way};
 use crate::packet::{Between, Hosts};
 
 /// How a datagram server is: who it is on the network, and what it allows.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Its station on the Ethernet.
     pub station: [u8; 6],
@@ -19,6 +21,8 @@ pub struct Options {
     pub hosts: Vec<IpAddr>,
     /// The hosts that it sends to, and their stations.
     pub neighbours: BTreeMap<IpAddr, [u8; 6]>,
+    /// Where datagrams to all others go: by the kernel's routes and neighbours (none).
+    pub kernel: Option<Arc<Neighbours>>,
     /// The longest packet, its IP header included (1,500); 65,535 at most.
     pub mtu: usize,
     /// What is done for the checksum of a datagram that is sent ([`Summing::Separate`]).
@@ -109,11 +113,20 @@ impl Options {
             station,
             hosts: hosts.into_iter().collect(),
             neighbours: BTreeMap::new(),
+            kernel: None,
             mtu: 1500,
             summing: Summing::Separate,
             verifying: Verifying::Separate,
             limits: Limits::default(),
         }
+    }
+
+    /// Those of the host that the kernel is on an interface now, with all its addresses there, which sends to whom the kernel would.
+    pub fn on(kernel: Arc<Neighbours>) -> Self {
+        let interface = kernel.interface();
+        let mtu = interface.mtu as usize;
+        let options = Self::new(interface.station, interface.hosts.iter().copied());
+        Self { mtu, kernel: Some(kernel), ..options }
     }
 
     /// The same with one neighbour more.
@@ -123,23 +136,34 @@ impl Options {
         self
     }
 
-    /// The stations and hosts between which a datagram travels to `to`.
-    pub(super) fn way(&self, to: SocketAddr) -> Result<(Between<[u8; 6]>, Hosts), ServerError> {
-        let to = to.ip();
-        let Some(neighbour) = self.neighbours.get(&to) else {
-            return Err(refusal(
-                Errno::HOSTUNREACH,
-                format!("{to} is no neighbour of this host's (`Options::neighbour`)"),
-            ));
+    /// The way to `to`, if that is known already.
+    pub(super) fn known_way(&self, to: IpAddr) -> Result<Option<Way>, ServerError> {
+        if let Some(station) = self.neighbours.get(&to) {
+            return Ok(Some(Way { hop: to, station: *station, from: None, mtu: self.mtu }));
+        }
+        self.kernel.as_ref().map_or(Ok(None), |kernel| kernel.known(to).map_err(unreachable))
+    }
+
+    /// The way to `to` where it is not known: the kernel is asked, and maybe waited for, so no lock should be held.
+    pub(super) fn find_way(&self, to: IpAddr) -> Result<Way, ServerError> {
+        let none = || {
+            let message = format!("{to} is no neighbour of this host's (`Options::neighbour`)");
+            refusal(Errno::HOSTUNREACH, message)
         };
-        let stations = Between { from: self.station, to: *neighbour };
-        let hosts = self.hosts.iter().find_map(|from| match (*from, to) {
+        self.kernel.as_ref().ok_or_else(none)?.find(to).map_err(unreachable)
+    }
+
+    /// The hosts between which a datagram travels to `to`: from the address that the kernel prefers, if it is this host's, or the first
+    /// of the kind.
+    pub(super) fn hosts(&self, to: IpAddr, preferred: Option<IpAddr>) -> Result<Hosts, ServerError> {
+        let preferred = preferred.filter(|from| self.hosts.contains(from));
+        let hosts = preferred.iter().chain(&self.hosts).find_map(|from| match (*from, to) {
             (IpAddr::V4(from), IpAddr::V4(to)) => Some(Hosts::V4(Between { from, to })),
             (IpAddr::V6(from), IpAddr::V6(to)) => Some(Hosts::V6(Between { from, to })),
             _ => None,
         });
         let none = || refusal(Errno::ADDRNOTAVAIL, format!("this host has no address of the kind of {to}"));
-        Ok((stations, hosts.ok_or_else(none)?))
+        hosts.ok_or_else(none)
     }
 
     /// Whether a datagram with such headers is for this host.
@@ -150,4 +174,8 @@ impl Options {
         };
         stations.to == self.station && self.hosts.contains(&to)
     }
+}
+
+fn unreachable(error: Unreachable) -> ServerError {
+    refusal(error.errno(), error.to_string())
 }

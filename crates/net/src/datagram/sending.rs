@@ -121,12 +121,22 @@ impl Datagrams {
                 "port 0 is nobody's: a datagram goes to another one".to_owned(),
             ));
         }
-        let (stations, hosts) = options.way(to)?;
+        let way = match options.known_way(to.ip())? {
+            Some(way) => way,
+            None => {
+                drop(state);
+                let way = options.find_way(to.ip())?;
+                state = self.0.state.lock();
+                way
+            }
+        };
+        let stations = Between { from: options.station, to: way.station };
+        let hosts = options.hosts(to.ip(), way.from)?;
         let headers = if to.is_ipv4() { 28 } else { 48 };
-        if len + headers > options.mtu {
+        let mtu = options.mtu.min(way.mtu);
+        if len + headers > mtu {
             let message = format!(
-                "a datagram of {len} bytes, with its headers of {headers}, is longer than the MTU, {}",
-                options.mtu
+                "a datagram of {len} bytes, with its headers of {headers}, is longer than the MTU, {mtu}"
             );
             return Err(refusal(Errno::MSGSIZE, message));
         }

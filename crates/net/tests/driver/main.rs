@@ -8,6 +8,7 @@ mod hosts;
 mod link;
 mod namespaces;
 mod native;
+mod neighbours;
 mod packet_socket;
 #[path = "../../../sys/tests/proc/mod.rs"]
 mod proc;
