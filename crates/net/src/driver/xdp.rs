@@ -267,12 +267,13 @@ impl Rings for Xdp {
             let kicked = self.socket.kick();
             let before = std::mem::replace(&mut left, self.socket.sending.unconsumed());
             match kicked {
-                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) if left < before => {}
+                Ok(()) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) if left < before => {}
                 Err(errno) => {
                     self.is_held_up = true;
                     return Err(if errno == Errno::BUSY { Errno::AGAIN } else { errno });
                 }
-                Ok(()) => {}
+                // A device has begun, and goes on by itself.
+                Ok(()) => break,
             }
         }
         self.is_held_up = false;

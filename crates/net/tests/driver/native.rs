@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use genie_conformance::bytes::{pattern, same};
 use genie_conformance::{checked, interface};
-use genie_io::{In, Interface, Limits, Pending, ServerHandle};
+use genie_io::{In, Interface, Limits, Out, Pending, ServerHandle};
 use genie_memory::Buffer;
 use genie_net::Frame;
 use genie_net::datagram::{self, Datagrams, Open, Socket};
-use genie_net::driver::{Queue, Rings, Xdp};
+use genie_net::driver::{self, Link, Queue, Rings, Xdp};
 use genie_net::namespaces::Pair;
 use genie_net::wire::Station;
 use genie_passing::{Receipt, Scheme, Thresholds};
 
 use crate::proc;
-use crate::udp::pair;
+use crate::udp::{kernel, pair};
 use crate::xdp::{HEADERS, PATIENCE, PORT, frame, open_in, put, small, space};
 
 /// Where data begins in its page, and how much fits in there.
@@ -193,4 +193,40 @@ fn whatever_clients_keep_frames_come_to_others() {
     same(&buffer, &data, "the data");
     assert_eq!(bench.receiver.counters().dropped, 0, "the kernel always had a buffer");
     checked(bench.genie.space());
+}
+
+#[test]
+fn datagrams_of_the_kernels_sockets_are_swapped_and_answered_whoever_has_summed_them() {
+    let test = "datagrams_of_the_kernels_sockets_are_swapped_and_answered_whoever_has_summed_them";
+    let Some(pair) = pair(test, 9000) else { return };
+    let [theirs, ours] = &pair.ends;
+    let genie = interface(space(), Limits::default(), Thresholds::ALWAYS);
+    let Some(xdp) = open_in(genie.space(), test, ours, &small()) else { return };
+    let mut options = datagram::Options::new(ours.interface.station, [IpAddr::from(ours.v4)]);
+    options = options.neighbour(theirs.v4.into(), theirs.interface.station);
+    options.mtu = 9000;
+    let datagrams = Datagrams::new(genie.clone(), Box::new(xdp.adapter()), options);
+    let link = Link::new(&ours.interface.name, xdp, driver::Options::default()).expect("descriptors");
+    assert!(link.lead_to(datagrams.station()));
+    datagrams.attach(ServerHandle::new(link.clone())).expect("it is a wire");
+    let socket =
+        Socket::open(&genie, &ServerHandle::new(datagrams.clone()), &Open::default()).expect("a port");
+    let kernels = kernel(theirs, false);
+    for is_partial in [true, false] {
+        theirs.offload_checksums(is_partial).expect("a link of ours");
+        for (seed, len) in [LEN, 1, 8000].into_iter().enumerate() {
+            let data = pattern(seed as u64, len);
+            let room = genie.allocate_at(OFFSET, len).expect("memory");
+            let pending = socket.submit(In::owned(Scheme::EmulatedCopy, room)).expect("a request");
+            kernels.send_to(&data, (ours.v4, socket.port())).expect("it is sent");
+            let (buffer, receipt) = received(pending);
+            same(&buffer, &data, len);
+            assert_eq!((receipt.swapped, receipt.copied), (1, len - len.min(LEN)), "{len}: {receipt}");
+            socket.send_to(Out::copy(&data), kernels.local_addr().unwrap()).expect("it is sent");
+            let mut answer = vec![0; len + 1];
+            assert_eq!(kernels.recv(&mut answer).expect("an answer"), len);
+            same(&answer[..len], &data, len);
+        }
+    }
+    assert_eq!(datagrams.counters().unsummed, 3);
 }

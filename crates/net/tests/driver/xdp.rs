@@ -15,6 +15,7 @@ use genie_net::namespaces::{End, Pair};
 use genie_net::packet::{Between, Header, Hosts};
 use genie_sys::Errno;
 use genie_sys::bpf::Mode;
+use genie_sys::lock::Mutex;
 
 use crate::child;
 use crate::udp::pair;
@@ -33,6 +34,9 @@ pub(crate) fn space() -> Space {
 pub(crate) fn small() -> Queue {
     Queue { receiving: 128, sending: 64, reserve: 32, away: 64, ..Queue::default() }
 }
+
+/// Held by tests that open a queue again, and by those that make a process, which has all descriptors of this one for a moment.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Opens an end, whose port is claimed; none where this process may not.
 fn open(test: &str, end: &End, options: &Queue) -> Option<Xdp> {
@@ -172,6 +176,7 @@ fn what_is_not_ours_stays_the_kernels_and_what_is_ours_comes() {
 #[test]
 fn a_queue_can_be_opened_again_at_once_and_by_one_alone() {
     let test = "a_queue_can_be_opened_again_at_once_and_by_one_alone";
+    let _alone = ALONE.lock();
     let Some(pair) = pair(test, 1500) else { return };
     let [_, near] = &pair.ends;
     for _ in 0..20 {
@@ -230,9 +235,10 @@ fn a_process_that_is_killed_leaves_no_program_and_no_queue() {
             std::thread::park();
         }
     }
+    let _alone = ALONE.lock();
     let Some(pair) = pair(test, 1500) else { return };
     let near = &pair.ends[1];
-    for _ in 0..5 {
+    for _ in 0..3 {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", &format!("xdp::{test}"), "--nocapture"]).env(HELD, &near.interface.name);
         command.stdout(Stdio::piped());
@@ -254,6 +260,7 @@ fn a_process_that_is_killed_leaves_no_program_and_no_queue() {
 #[test]
 fn a_child_made_by_fork_gets_errors_and_its_parent_goes_on() {
     let test = "a_child_made_by_fork_gets_errors_and_its_parent_goes_on";
+    let _alone = ALONE.lock();
     let Some(pair) = pair(test, 1500) else { return };
     let Some(ends) =
         pair.ends.each_ref().map(|end| open(test, end, &small())).into_iter().collect::<Option<Vec<_>>>()
