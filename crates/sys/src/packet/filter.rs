@@ -129,3 +129,96 @@ fn plain(code: u32, value: u32) -> libc::sock_filter {
 fn step(code: u32, k: u32, (jt, jf): (u8, u8)) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt, jf, k }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    const V4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 1, 2, 0, 0, 3);
+
+    /// A datagram to a port of a host, over IPv4 behind so many words of options.
+    fn datagram(host: IpAddr, port: u16, options: u8) -> Vec<u8> {
+        let udp = [0, 9, (port >> 8) as u8, port as u8, 0, 9, 0, 0, b'x'];
+        let link = |kind: [u8; 2]| [&[2; 12][..], &kind].concat();
+        match host {
+            IpAddr::V4(host) => {
+                let ip = [0x45 + options, 0, 0, 29 + options * 4, 0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 2];
+                [&link([8, 0])[..], &ip, &host.octets(), &vec![1; usize::from(options) * 4], &udp].concat()
+            }
+            IpAddr::V6(host) => {
+                let ip = [0x60, 0, 0, 0, 0, 9, 17, 64];
+                [&link([0x86, 0xdd])[..], &ip, &[3; 16], &host.octets(), &udp].concat()
+            }
+        }
+    }
+
+    /// Any socket applies such a filter to the bytes that it gets, and nobody needs a right for that.
+    fn passes(filter: &Filter) -> impl Fn(&[u8]) -> bool + use<> {
+        let (from, to) = UnixDatagram::pair().expect("two sockets");
+        to.set_nonblocking(true).expect("a flag");
+        let to = OwnedFd::from(to);
+        filter.attach(&to).expect("a filter that the kernel takes");
+        let to = UnixDatagram::from(to);
+        move |frame| {
+            from.send(frame).expect("it is sent, or tossed");
+            to.recv(&mut [0; 200]).is_ok_and(|len| len == frame.len())
+        }
+    }
+
+    #[test]
+    fn datagrams_to_these_hosts_and_ports_pass_and_nothing_else() {
+        let hosts = [IpAddr::from([10, 9, 9, 9]), V4.into(), Ipv6Addr::LOCALHOST.into(), V6.into()];
+        let passes = passes(&Filter::udp(&hosts, &BTreeSet::from([7, 300, 65_535])));
+        for host in hosts {
+            for port in [7, 300, 65_535] {
+                assert!(passes(&datagram(host, port, 0)), "{host}, port {port}");
+                assert!(passes(&datagram(host, port, 10)), "{host}, port {port}, options");
+            }
+            for port in [0, 6, 8, 299, 301, 65_534] {
+                assert!(!passes(&datagram(host, port, 0)), "{host}, port {port}");
+            }
+            let whole = datagram(host, 7, 0);
+            let is_v4 = host.is_ipv4();
+            // Where the port stands, and whatever else is looked at, there are bytes.
+            let needed = whole.len() - 5;
+            (1..whole.len())
+                .for_each(|len| assert_eq!(passes(&whole[..len]), len >= needed, "{host}, {len} bytes"));
+            let changed = |at: usize, byte: u8| {
+                let mut frame = whole.clone();
+                frame[at] = byte;
+                passes(&frame)
+            };
+            assert!(!changed(13, 1) && !changed(12, 0x81), "other types");
+            assert!(!changed(if is_v4 { 23 } else { 20 }, 6), "TCP");
+            let address = if is_v4 { 30..34 } else { 38..54 };
+            address.for_each(|at| assert!(!changed(at, 0xaa), "another host than {host}"));
+            let fragments = [(20, 0x20), (20, 0x1f), (21, 1)];
+            fragments.into_iter().filter(|_| is_v4).for_each(|(at, byte)| assert!(!changed(at, byte)));
+        }
+        assert!(!passes(&datagram([10, 0, 0, 2].into(), 7, 0)));
+    }
+
+    #[test]
+    fn without_hosts_or_ports_nothing_passes_and_too_many_ports_are_a_range() {
+        let frame = datagram(V4.into(), 2000, 0);
+        let ports = |ports: &[u16]| ports.iter().copied().collect::<BTreeSet<_>>();
+        assert!(!passes(&Filter::udp(&[V4.into()], &ports(&[])))(&frame));
+        assert!(!passes(&Filter::udp(&[V6.into()], &ports(&[2000])))(&frame));
+        assert!(!passes(&Filter::none())(&frame));
+        for (count, lies_between) in [(PORTS_MOST as u16, false), (PORTS_MOST as u16 + 1, true)] {
+            let odd: BTreeSet<_> = (0..count).map(|number| 1001 + 2 * number).collect();
+            let passes = passes(&Filter::udp(&[V4.into(), V6.into()], &odd));
+            let last = 1001 + 2 * (count - 1);
+            assert!([1001, last].iter().all(|port| passes(&datagram(V6.into(), *port, 0))), "{count} ports");
+            assert!(
+                [1000, last + 1].iter().all(|port| !passes(&datagram(V6.into(), *port, 0))),
+                "{count} ports"
+            );
+            assert_eq!(passes(&frame), lies_between, "{count} ports");
+        }
+    }
+}
