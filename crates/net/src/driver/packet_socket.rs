@@ -7,9 +7,9 @@
 //! Whole UDP datagrams come to the ports that are claimed; everything else is the kernel's alone. The kernel has these datagrams as well,
 //! and would tell their sender that nobody has the port. So a claim holds the port there, too, by an ordinary socket that drops all it gets.
 //! Trust: frames are anybody's.
-//! Limits: a claimed port takes a descriptor for each host. datagrams that their sender's kernel has left to be cut into packets (UDP_SEGMENT on a veth pair) are dropped and counted as
-//! unfit. What was put while the interface is not connected stays in the ring. Programs that listen at the interface see what comes, and
-//! nothing of what goes.
+//! Limits: a claimed port takes a descriptor for each host. Datagrams that their sender's kernel has left to be cut into packets
+//! (UDP_SEGMENT on a veth pair) are dropped and counted as unfit. What was put while the interface is not connected stays in the ring.
+//! Programs that listen at the interface see what comes, and nothing of what goes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
