@@ -82,7 +82,7 @@ fn datagrams_of_the_kernel_come_whole_and_go_back_to_it() {
 #[test]
 fn the_loopback_interface_brings_the_longest_datagrams() {
     let test = "the_loopback_interface_brings_the_longest_datagrams";
-    let Some(Pair { ends: [end, _] }) = pair(test, 1500) else { return };
+    let Some(Pair { ends: [end, _other] }) = pair(test, 1500) else { return };
     let host = Ipv4Addr::LOCALHOST;
     let mut rings =
         end.namespace.enter(|| PacketSocket::open("lo", &[host.into()]).expect("a packet socket"));
@@ -140,7 +140,7 @@ fn datagrams_that_are_yet_to_be_cut_apart_are_dropped_and_counted() {
 
 #[test]
 fn who_lacks_the_right_is_told_which_and_what_to_do() {
-    let Some(Pair { ends: [ours, _] }) = pair("who_lacks_the_right_is_told_which_and_what_to_do", 1500)
+    let Some(Pair { ends: [ours, _theirs] }) = pair("who_lacks_the_right_is_told_which_and_what_to_do", 1500)
     else {
         return;
     };
