@@ -12,6 +12,7 @@ mod explain;
 mod failure;
 mod fetch;
 mod lab;
+mod net;
 mod number;
 mod output;
 mod peer;
@@ -54,6 +55,7 @@ enum Command {
     Top(top::Args),
     Fetch(fetch::Args),
     Store(store::Args),
+    Net(net::Args),
 }
 
 fn main() -> ExitCode {
@@ -80,6 +82,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Top(args) => top::run(&args),
         Command::Fetch(args) => fetch::run(&args),
         Command::Store(args) => store::run(&args),
+        Command::Net(args) => net::run(&args),
     }
 }
 

@@ -8,7 +8,7 @@ use running::{assert_fails_in_one_line, genie, is_root, skip, text};
 
 mod running;
 
-const SUBJECTS: [&str; 8] = [
+const SUBJECTS: [&str; 9] = [
     "huge pages",
     "collapsed pages",
     "userfaultfd",
@@ -17,6 +17,7 @@ const SUBJECTS: [&str; 8] = [
     "CPUs",
     "mappings for each process",
     "costs",
+    "networks",
 ];
 
 #[test]
@@ -26,7 +27,8 @@ fn the_table_names_every_facility_with_its_state_and_is_plain_in_a_pipe() {
     assert_eq!(text(&output.stderr), "");
     let table = text(&output.stdout);
     assert!(!table.contains('\u{1b}'), "{table}");
-    for first_word in ["huge", "collapsed", "userfaultfd", "memory", "CPUs", "mappings", "costs"] {
+    for first_word in ["huge", "collapsed", "userfaultfd", "memory", "CPUs", "mappings", "costs", "networks"]
+    {
         let is_row = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
             words.len() > 2 && ["ok", "degraded", "missing"].contains(&words[0]) && words[1] == first_word

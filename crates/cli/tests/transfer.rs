@@ -4,6 +4,8 @@
 mod hostile;
 #[path = "transfer/interrupted.rs"]
 mod interrupted;
+#[path = "transfer/networks.rs"]
+mod networks;
 #[path = "transfer/refusals.rs"]
 mod refusals;
 mod running;

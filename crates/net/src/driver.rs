@@ -5,10 +5,12 @@
 //! of its clients' requests, and shows those that come to a [`Station`](crate::wire::Station). It has no thread that looks for frames:
 //! whoever waits for a reply does. A [`PacketSocket`] works with every interface that has an Ethernet's frames. By AF_XDP ([`Xdp`]) the kernel
 //! stores frames into buffers that can change places with clients' pages ([`Native`]).
+//! A [`Host`] is a datagram server with the best of these that can be had.
 //! Trust: frames are anybody's, and so is the memory of rings, as far as the kernel's own part is concerned: no more.
 
 mod claims;
 mod error;
+mod host;
 pub mod interfaces;
 mod link;
 mod native;
@@ -18,6 +20,7 @@ mod rings;
 mod xdp;
 
 pub use error::Error;
+pub use host::{Driver, Host};
 pub use link::{CLAIM, Link, Options, RELEASE};
 pub use native::Native;
 pub use neighbours::Neighbours;

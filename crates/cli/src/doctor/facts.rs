@@ -6,11 +6,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use genie::net::driver::{PacketSocket, Queue, Xdp};
+use genie::net::namespaces::{End, Pair};
 use genie_lab::interface::Granule;
 use genie_passing::calibration::{self, Circumstances};
+use genie_sys::bpf::Mode;
 use genie_sys::cgroup::{self, MemoryCgroup};
 use genie_sys::userfault::{Userfault, Way};
 use genie_sys::{Errno, inspect, machine, probe};
+use rustix::thread::{CapabilitySet, capabilities};
 
 /// The sysctl by which programs without rights get a full userfaultfd.
 const UNPRIVILEGED_USERFAULTFD: &str = "/proc/sys/vm/unprivileged_userfaultfd";
@@ -98,6 +102,18 @@ pub(super) struct Facts {
     pub(super) max_map_count: Answer<usize>,
     /// How the costs were measured that are stored for an interface's granules; none where none are stored.
     pub(super) costs: Answer<Option<Circumstances>>,
+    pub(super) networks: Networks,
+}
+
+/// What can drive the kernel's interfaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Networks {
+    /// The capabilities that this user lacks, of those that drivers need.
+    pub(super) lacking: Vec<&'static str>,
+    /// Whether a packet socket could be opened on a virtual link of the doctor's own; none where there was none.
+    pub(super) packets: Option<Answer<()>>,
+    /// In which mode AF_XDP could be had there.
+    pub(super) xdp: Option<Answer<Mode>>,
 }
 
 impl Facts {
@@ -116,6 +132,7 @@ impl Facts {
             cpus: cpus(),
             max_map_count: inspect::max_map_count().map_err(reason),
             costs: costs(),
+            networks: networks(),
         }
     }
 }
@@ -172,6 +189,30 @@ fn costs() -> Answer<Option<Circumstances>> {
     let small = space.small().and_then(calibration::load);
     let stored = large.into_iter().chain(small).map(|measured| measured.circumstances);
     Ok(stored.reduce(Circumstances::worse))
+}
+
+fn networks() -> Networks {
+    let needed = [
+        ("CAP_NET_RAW", CapabilitySet::NET_RAW),
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
+        ("CAP_BPF", CapabilitySet::BPF),
+    ];
+    let had = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    let lacking = needed.into_iter().filter(|(_, one)| !had.contains(*one)).map(|(name, _)| name).collect();
+    // Nobody else uses such a link, and nothing of it is left.
+    let pair = Pair::new(1500).ok();
+    let end = pair.as_ref().map(|pair| &pair.ends[0]);
+    let packets = end.map(|End { namespace, interface, .. }| {
+        let opened = namespace.enter(|| PacketSocket::open(&interface.name, &interface.hosts));
+        opened.map(drop).map_err(|error| error.to_string())
+    });
+    let xdp = end.map(|End { namespace, interface, .. }| {
+        let space = Granule::Base.space().map_err(|error| error.to_string())?;
+        let queue = Queue { receiving: 64, sending: 32, reserve: 8, away: 8, ..Queue::default() };
+        let opened = namespace.enter(|| Xdp::open(&space, &interface.name, &interface.hosts, &queue));
+        opened.map(|xdp| xdp.mode()).map_err(|error| error.to_string())
+    });
+    Networks { lacking, packets, xdp }
 }
 
 fn number_in(path: &str) -> Option<u32> {

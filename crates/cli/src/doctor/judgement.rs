@@ -4,9 +4,10 @@
 //! "ok" says what Genie loses by it, and has a remedy wherever a command can give one.
 
 use genie_lab::placement::Placement;
+use genie_sys::bpf::Mode;
 use genie_sys::userfault::Way;
 
-use super::facts::{Cpus, Facts, HugePages, MemoryLock, USERFAULTFD_DEVICE, Uncollapsed};
+use super::facts::{Cpus, Facts, HugePages, MemoryLock, Networks, USERFAULTFD_DEVICE, Uncollapsed};
 use super::finding::Finding;
 use super::remedy::Remedy;
 use crate::circumstances;
@@ -38,6 +39,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         cpus(facts),
         mappings(facts),
         costs(facts),
+        networks(facts),
     ]
 }
 
@@ -312,6 +314,45 @@ fn costs(facts: &Facts) -> Finding {
             let finding = Finding::degraded(SUBJECT, doubt, &meaning);
             if measured.optimized { finding.with(Remedy::by_hand("genie calibrate")) } else { finding }
         }
+    }
+}
+
+fn networks(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "networks";
+    const NONE: &str = "no datagrams on real interfaces by `genie net --interface`, nor by `genie net serve`, whose clients \
+                        need no capabilities";
+    const PACKETS: &str = "interfaces are driven by packet sockets, for which the kernel copies every frame";
+    const ALL: &str =
+        "datagrams come into memory of the interface's own, and need not be copied on their way to a client";
+    const GENERIC: &str =
+        "the kernel makes a packet of its own of each frame, and copies it to the interface's memory";
+    let Networks { lacking, packets, xdp } = &facts.networks;
+    let program = std::env::current_exe().map_or("genie".to_owned(), |path| path.display().to_string());
+    let grant = format!("sudo setcap cap_net_raw,cap_net_admin,cap_bpf+ep {program}");
+    let lacks = format!("{} lacking", lacking.join(", "));
+    if let Some(Err(reason)) = packets {
+        return Finding::missing(SUBJECT, reason, NONE);
+    }
+    match xdp {
+        _ if lacking.contains(&"CAP_NET_RAW") => {
+            Finding::missing(SUBJECT, lacks, NONE).with(Remedy::by_hand(grant))
+        }
+        _ if !lacking.is_empty() => {
+            let found = format!("packet sockets, no AF_XDP: {lacks}");
+            Finding::degraded(SUBJECT, found, PACKETS).with(Remedy::by_hand(grant))
+        }
+        Some(Err(reason)) => {
+            Finding::degraded(SUBJECT, format!("packet sockets, no AF_XDP: {reason}"), PACKETS)
+        }
+        Some(Ok(Mode::Native)) => Finding::ok(SUBJECT, "packet sockets, and AF_XDP in native mode", ALL),
+        Some(Ok(Mode::Generic)) => {
+            Finding::degraded(SUBJECT, "packet sockets, and AF_XDP in generic mode alone", GENERIC)
+        }
+        None => Finding::ok(
+            SUBJECT,
+            "rights for packet sockets and AF_XDP; not tried, since there is no virtual link",
+            ALL,
+        ),
     }
 }
 

@@ -24,7 +24,7 @@ pub enum Error {
         /// Its name.
         interface: String,
         /// What was lacking.
-        source: genie_memory::Error,
+        source: genie_passing::Error,
     },
     /// The options make no sense for it.
     #[error("interface {interface} cannot be driven so: {reason}")]
@@ -34,4 +34,15 @@ pub enum Error {
         /// Why.
         reason: &'static str,
     },
+}
+
+impl Error {
+    /// What the kernel has refused about an interface.
+    pub(super) fn of(interface: &str, source: genie_sys::Error) -> Self {
+        let interface = interface.to_owned();
+        match source.errno {
+            genie_sys::Errno::NODEV => Self::NoInterface { interface },
+            _ => Self::Kernel { interface, source },
+        }
+    }
 }

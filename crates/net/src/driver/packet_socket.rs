@@ -46,10 +46,7 @@ impl PacketSocket {
     /// # Errors
     /// What the process lacks, or that the interface is not there or down.
     pub fn open(interface: &str, hosts: &[IpAddr]) -> Result<Self, Error> {
-        let failed = |source: genie_sys::Error| match source.errno {
-            Errno::NODEV => Error::NoInterface { interface: interface.to_owned() },
-            _ => Error::Kernel { interface: interface.to_owned(), source },
-        };
+        let failed = |source| Error::of(interface, source);
         let found = interfaces::interface(interface).map_err(failed)?;
         Ok(Self {
             packets: Packets::open(interface, found.index, found.mtu as usize).map_err(failed)?,

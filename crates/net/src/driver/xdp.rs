@@ -95,16 +95,13 @@ impl Xdp {
     pub fn open(space: &Space, name: &str, hosts: &[IpAddr], queue: &Queue) -> Result<Self, Error> {
         let interface_name = || name.to_owned();
         queue.check(hosts).map_err(|reason| Error::Options { interface: interface_name(), reason })?;
-        let failed = |source: genie_sys::Error| match source.errno {
-            Errno::NODEV => Error::NoInterface { interface: interface_name() },
-            _ => Error::Kernel { interface: interface_name(), source },
-        };
+        let failed = |source| Error::of(name, source);
         let interface = interface(name).map_err(failed)?;
         let (index, mtu) = (interface.index, interface.mtu as usize);
         let Queue { number, receiving, sending, reserve, away, mode } = *queue;
         let frames = space
             .make_frames(CHUNK, receiving + sending)
-            .map_err(|source| Error::Memory { interface: interface_name(), source })?;
+            .map_err(|source| Error::Memory { interface: interface_name(), source: source.into() })?;
         let pool = Overlays::framed(frames, Layout { headroom: HEADROOM, len: ROOM, away });
         let memory = pool.addresses().expect("it is a pool of frames");
         let lengths = Lengths {

@@ -23,6 +23,7 @@ fn sound() -> Facts {
         cpus: Ok(Cpus { count: 2, allowed: vec![0, 1], round_trip: Some(Ok(Duration::from_nanos(120))) }),
         max_map_count: Ok(65_530),
         costs: Ok(Some(Circumstances { load: 0.1, optimized: true })),
+        networks: Networks { lacking: Vec::new(), packets: Some(Ok(())), xdp: Some(Ok(Mode::Native)) },
     }
 }
 
@@ -54,6 +55,7 @@ fn a_machine_that_answers_nothing_still_gets_every_finding() {
     facts.cpus = Err(no());
     facts.max_map_count = Err(no());
     facts.costs = Err(no());
+    facts.networks.packets = Some(Err(no()));
     facts.memory_cgroup =
         Some(MemoryCgroup { limit_file: format!("{}/memory.max", no()).into(), limit: 0, used: 0 });
     let all = findings(&facts);
@@ -234,4 +236,22 @@ fn costs_that_were_measured_under_load_or_by_a_debug_build_are_told_as_such() {
     assert!(finding.meaning.contains("use a release build"), "{}", finding.meaning);
     facts.costs = Ok(None);
     assert_eq!(about("costs", &facts).state, State::Ok, "the first interface measures them");
+}
+
+#[test]
+fn networks_say_which_capabilities_are_lacking_and_what_is_left() {
+    let with = |lacking: &[&'static str], xdp| {
+        let networks = Networks { lacking: lacking.to_vec(), packets: None, xdp };
+        about("networks", &Facts { networks, ..sound() })
+    };
+    let none = with(&["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF"], None);
+    assert_eq!(none.state, State::Missing);
+    assert_eq!(none.found, "CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF lacking");
+    assert!(none.remedy.expect("a remedy").command(false).starts_with("sudo setcap cap_net_raw,"));
+    let packets = with(&["CAP_BPF"], None);
+    assert_eq!(packets.state, State::Degraded);
+    assert!(packets.found.contains("packet sockets") && packets.found.contains("CAP_BPF"), "{packets:?}");
+    let refused = with(&[], Some(Err("the kernel has no XDP".to_owned())));
+    assert_eq!(refused.state, State::Degraded);
+    assert!(refused.found.contains("the kernel has no XDP"), "{refused:?}");
 }

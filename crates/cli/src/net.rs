@@ -1,0 +1,66 @@
+//! `genie net`: datagrams between real hosts, by Genie and by the kernel's own sockets.
+
+mod echo;
+mod end;
+mod figures;
+mod kernel;
+mod means;
+mod numbered;
+mod port;
+mod receive;
+mod send;
+mod serve;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::failure::Failure;
+use crate::signals;
+
+/// Send and receive UDP datagrams on the interfaces of this machine, and measure how fast they travel.
+///
+/// Either side may be Genie's datagram server, in this process (--interface) or in one of its own (--server, started by genie net
+/// serve), or the kernel's own socket (--socket). What one side sends, the other side counts: run genie net receive on one host, and
+/// then genie net send on the other one. An interface is driven by AF_XDP or by a packet socket, for which the process needs
+/// capabilities: genie doctor says which ones are missing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Serve(serve::Args),
+    Send(send::Args),
+    Receive(receive::Args),
+    Echo(echo::Args),
+}
+
+/// Runs the subcommand.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Send(args) => send::run(args),
+        Command::Receive(args) => receive::run(args),
+        Command::Echo(args) => echo::run(args),
+    }
+}
+
+/// Whether the user has asked for the end.
+#[derive(Debug, Clone)]
+struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// One that the first interrupt or termination signal sets.
+    fn at_signal() -> Result<Self, Failure> {
+        let stop = Self(Arc::default());
+        let flag = Arc::clone(&stop.0);
+        signals::on_first(move || flag.store(true, Ordering::Relaxed))?;
+        Ok(stop)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,99 @@
+//! The kernel's own UDP socket as an end of the traffic.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::end::{Arrival, Costs, End, LONGEST, Load};
+use crate::failure::Failure;
+
+/// A socket.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    socket: UdpSocket,
+    idle: Vec<Box<[u8]>>,
+    timeout: Option<Duration>,
+}
+
+impl Kernel {
+    /// A socket at a port, for the addresses of either kind; for those of the kind of `to` alone, if that is known.
+    pub(super) fn bind(port: u16, to: Option<SocketAddr>) -> Result<Self, Failure> {
+        let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+        let mut fitting = any.into_iter().filter(|ip| to.is_none_or(|to| to.is_ipv4() == ip.is_ipv4()));
+        let bind = |ip| UdpSocket::bind((ip, port));
+        let bound = fitting.next().map(bind);
+        // A kernel without IPv6 has one kind.
+        let bound = match (bound, fitting.next()) {
+            (Some(Err(error)), Some(other)) if error.kind() != ErrorKind::AddrInUse => bind(other),
+            (Some(bound), _) => bound,
+            (None, _) => bind(any[1]),
+        };
+        let socket =
+            bound.map_err(|error| Failure::could_not(format!("port {port} cannot be opened: {error}")))?;
+        Ok(Self { socket, idle: Vec::new(), timeout: None })
+    }
+
+    fn memory(&mut self) -> Box<[u8]> {
+        self.idle.pop().unwrap_or_else(|| vec![0; LONGEST].into())
+    }
+}
+
+impl End for Kernel {
+    fn name(&self) -> String {
+        "a UDP socket of the kernel's".to_owned()
+    }
+
+    fn load(&mut self, len: usize) -> Result<Load, Failure> {
+        Ok(Load::Plain(self.memory(), len))
+    }
+
+    fn send(&mut self, load: Load, to: SocketAddr) -> Result<(), Failure> {
+        loop {
+            match self.socket.send_to(&load, to) {
+                Ok(_) => break,
+                // There is no room at the moment, or the other side had said that nobody receives.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => std::thread::yield_now(),
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+                Err(error) => {
+                    return Err(Failure::could_not(format!("nothing can be sent to {to}: {error}")));
+                }
+            }
+        }
+        self.recycle(load);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn receive(&mut self, timeout: Duration) -> Result<Option<Arrival>, Failure> {
+        if self.timeout != Some(timeout) {
+            self.socket.set_read_timeout(Some(timeout)).map_err(Failure::could_not)?;
+            self.timeout = Some(timeout);
+        }
+        let mut bytes = self.memory();
+        match self.socket.recv_from(&mut bytes) {
+            Ok((len, from)) => Ok(Some(Arrival { load: Load::Plain(bytes, len), from, len })),
+            Err(error) => {
+                self.idle.push(bytes);
+                match error.kind() {
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(None),
+                    _ => Err(Failure::could_not(format!("nothing can be received: {error}"))),
+                }
+            }
+        }
+    }
+
+    fn recycle(&mut self, load: Load) {
+        if let Load::Plain(bytes, _) = load {
+            self.idle.push(bytes);
+        }
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        None
+    }
+}

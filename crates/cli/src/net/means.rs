@@ -1,0 +1,148 @@
+//! Who brings the datagrams, as the command line says it.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+
+use clap::ValueEnum;
+use genie::net::datagram::{Summing, Verifying};
+use genie::net::driver::{Driver, Host};
+use genie::{Connect, Interface, Scheme, ServerHandle};
+use genie_lab::interface::Granule;
+
+use super::end::{End, LONGEST};
+use super::kernel::Kernel;
+use super::port::{Port, Use};
+use crate::failure::Failure;
+use crate::number;
+
+/// As many as a link sends in one call.
+const BATCH: NonZeroUsize = NonZeroUsize::new(32).unwrap();
+/// How long the headers are before a datagram's data, over IPv4.
+const HEADERS: usize = 28;
+
+/// The options of all that send and receive.
+#[derive(Debug, clap::Args)]
+pub(super) struct Means {
+    #[command(flatten)]
+    end: Ends,
+    /// How data is passed between this command and the datagram server, such as copy or "emulated copy".
+    #[arg(long, default_value_t = Scheme::EmulatedCopy)]
+    scheme: Scheme,
+    /// How many datagrams are under way at a time.
+    #[arg(long, value_name = "N", default_value_t = BATCH, value_parser = number::within::<NonZeroUsize>(1..=64))]
+    batch: NonZeroUsize,
+    /// The kind of pages of the buffers.
+    #[arg(long, value_enum, default_value_t = Granule::Best)]
+    granule: Granule,
+    #[command(flatten)]
+    wishes: Wishes,
+    /// Print one JSON document at the end, and nothing before.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Who brings the datagrams: one of these must be named.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Ends {
+    /// Drive this interface in this process.
+    #[arg(long, value_name = "IFACE")]
+    interface: Option<String>,
+    /// Ask the datagram server of this name, which genie net serve has started.
+    #[arg(long, value_name = "NAME")]
+    server: Option<String>,
+    /// Use a UDP socket of the kernel's.
+    #[arg(long)]
+    socket: bool,
+}
+
+/// How an interface is driven.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::Args)]
+pub(super) struct Wishes {
+    /// By what the interface is driven.
+    #[arg(long, value_enum, default_value_t = By::Best)]
+    driver: By,
+    /// What is done for checksums: nothing when sending, reading the data, or summing while it is copied.
+    #[arg(long, value_enum, default_value_t = Sums::Separate)]
+    checksum: Sums,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// By AF_XDP where that can be, else by a packet socket.
+    #[default]
+    Best,
+    /// By AF_XDP.
+    Xdp,
+    /// By a packet socket.
+    Packet,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Sums {
+    /// None when sending; what comes with one is verified.
+    None,
+    /// The data is read once more.
+    #[default]
+    Separate,
+    /// The data is summed while it is copied.
+    Integrated,
+}
+
+impl Wishes {
+    /// Opens an interface, and says on standard error how.
+    pub(super) fn open(self, genie: &Interface, interface: &str) -> Result<Host, Failure> {
+        let driver = match self.driver {
+            By::Best => None,
+            By::Xdp => Some(Driver::Xdp),
+            By::Packet => Some(Driver::PacketSocket),
+        };
+        let (summing, verifying) = match self.checksum {
+            Sums::None => (Summing::None, Verifying::Separate),
+            Sums::Separate => (Summing::Separate, Verifying::Separate),
+            Sums::Integrated => (Summing::Integrated, Verifying::Integrated),
+        };
+        let host = Host::open(genie, interface, driver, |options| {
+            options.summing = summing;
+            options.verifying = verifying;
+        });
+        let host = host.map_err(Failure::could_not)?;
+        eprintln!("genie: {host}");
+        Ok(host)
+    }
+}
+
+impl Means {
+    /// How many datagrams are under way at a time.
+    pub(super) fn batch(&self) -> usize {
+        self.batch.get()
+    }
+
+    /// Opens a port; 0 for any that is free. If it is known where the datagrams go, to that kind of address.
+    pub(super) fn open(&self, number: u16, to: Option<SocketAddr>) -> Result<Box<dyn End>, Failure> {
+        let Ends { interface, server, .. } = &self.end;
+        if interface.is_none() && self.wishes != Wishes::default() {
+            return Err(Failure::usage(
+                "--driver and --checksum say how --interface is driven, which is not given",
+            ));
+        }
+        if interface.is_none() && server.is_none() {
+            return Ok(Box::new(Kernel::bind(number, to)?));
+        }
+        let genie = self.granule.open()?;
+        let mut how = Use { number, scheme: self.scheme, batch: self.batch.get(), longest: LONGEST };
+        let (server, link, name) = match (interface, server) {
+            (Some(interface), _) => {
+                let Host { datagrams, link, interface, driver, .. } = self.wishes.open(&genie, interface)?;
+                how.longest = LONGEST.min((interface.mtu as usize).saturating_sub(HEADERS));
+                (ServerHandle::new(datagrams), Some(link), format!("interface {} ({driver})", interface.name))
+            }
+            (None, server) => {
+                let name = server.as_deref().unwrap_or_default();
+                let server = genie.connect(name).map_err(Failure::could_not)?;
+                (server, None, format!("the server \"{name}\""))
+            }
+        };
+        Ok(Box::new(Port::open(genie, server, link, name, how)?))
+    }
+}
