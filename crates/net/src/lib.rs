@@ -17,6 +17,7 @@ pub mod namespaces;
 mod netlink;
 pub mod packet;
 mod rate;
+pub mod raw;
 pub mod traffic;
 pub mod transfer;
 mod uplink;

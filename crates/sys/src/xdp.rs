@@ -12,6 +12,8 @@
     reason = "has the kernel store into memory that the socket's maker vouches for; loads and stores entries inside a mapped ring"
 )]
 
+mod sending;
+
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -26,6 +28,8 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 
 use crate::mmap::Mapping;
 use crate::{Errno, Error, Result};
+
+pub use sending::{CHUNK, Extent, Sending};
 
 /// For how long the kernel may keep a queue after its socket was closed.
 const UNBINDING: Duration = Duration::from_millis(500);

@@ -38,7 +38,7 @@ pub enum Error {
 
 impl Error {
     /// What the kernel has refused about an interface.
-    pub(super) fn of(interface: &str, source: genie_sys::Error) -> Self {
+    pub(crate) fn of(interface: &str, source: genie_sys::Error) -> Self {
         let interface = interface.to_owned();
         match source.errno {
             genie_sys::Errno::NODEV => Self::NoInterface { interface },

@@ -13,5 +13,6 @@ mod neighbours;
 mod packet_socket;
 #[path = "../../../sys/tests/proc/mod.rs"]
 mod proc;
+mod raw;
 mod udp;
 mod xdp;
