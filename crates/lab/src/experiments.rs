@@ -48,6 +48,7 @@ mod sweep;
 pub(crate) mod synthetic;
 mod transfers;
 mod turns;
+mod udp;
 
 use crate::experiment::Experiment;
 
@@ -70,6 +71,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &programs::FTP,
     &projection::PROJECTION,
     &single_copy_tcp::SINGLE_COPY_TCP,
+    &udp::UDP,
 ];
 
 /// The experiment of that id.

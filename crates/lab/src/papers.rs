@@ -6,6 +6,7 @@
 pub mod brustoloni;
 pub mod dalton;
 pub mod printed;
+pub mod rantwijk;
 pub mod reproduction;
 pub mod thadani;
 
