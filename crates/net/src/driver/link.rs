@@ -227,8 +227,8 @@ impl Inner {
         if waiting.is_empty() {
             return 0;
         }
-        let mut sent = 0;
-        let result = self.put_and_send(&mut **rings, &waiting, &mut sent);
+        let (mut sent, mut refused) = (0, Vec::new());
+        let result = self.put_and_send(&mut **rings, &waiting, &mut sent, &mut refused);
         drop(rings);
         // Frames for which there was no room stay the first.
         let left = waiting.split_off(sent);
@@ -240,7 +240,10 @@ impl Inner {
                 left.into_iter().for_each(|request| request.reply(Err(self.failed(errno))));
             }
         }
-        waiting.drain(..).for_each(|request| request.reply(Ok(())));
+        for (at, request) in waiting.drain(..).enumerate() {
+            let is_refused = refused.binary_search(&at).is_ok();
+            request.reply(if is_refused { Err(self.too_long()) } else { Ok(()) });
+        }
         // The next ones need no memory of their own.
         let mut list = self.list.lock();
         if list.waiting.capacity() == 0 {
@@ -249,18 +252,30 @@ impl Inner {
         count
     }
 
-    /// Puts as many of the frames as there is room for, and has them sent; `sent` is how many the kernel was told of.
+    /// Puts as many of the frames as there is room for, and has them sent; `sent` is how many are done with, and `refused` which of these
+    /// have a length that the interface does not take.
     fn put_and_send(
         &self,
         rings: &mut dyn Rings,
         waiting: &[Incoming],
         sent: &mut usize,
+        refused: &mut Vec<usize>,
     ) -> Result<(), Errno> {
         let mut attempts = 0;
         for (put, request) in waiting.iter().enumerate() {
             // A client that is gone has taken its bytes away.
             let Ok(frame) = request.output(0) else { continue };
-            while !rings.put(&frame)? {
+            loop {
+                match rings.put(&frame) {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    // The other frames are as good as before.
+                    Err(Errno::MSGSIZE) => {
+                        refused.push(put);
+                        break;
+                    }
+                    Err(errno) => return Err(errno),
+                }
                 again(rings.send())?;
                 *sent = put;
                 attempts += 1;
@@ -290,6 +305,11 @@ impl Inner {
             }
             0
         })
+    }
+
+    fn too_long(&self) -> ServerError {
+        let message = format!("the interface {} takes no frame of that length", self.interface);
+        ServerError { code: Errno::MSGSIZE.raw_os_error(), message }
     }
 
     fn failed(&self, errno: Errno) -> ServerError {

@@ -74,6 +74,9 @@ impl Rings for Far {
         if put.len() >= self.0.room.load(Ordering::Relaxed) {
             return Ok(false);
         }
+        if frame.len() > 1514 {
+            return Err(Errno::MSGSIZE);
+        }
         let mut bytes = vec![0; frame.len()];
         frame.copy_to(&mut bytes);
         put.push(bytes);
@@ -213,6 +216,23 @@ fn a_link_takes_no_more_frames_than_it_may() {
     assert!(refused.error.to_string().contains("far0"), "{}", refused.error);
     far.0.room.store(usize::MAX, Ordering::Relaxed);
     pending.into_iter().for_each(|pending| drop(pending.sync().expect("it is sent")));
+}
+
+/// Once all that went with it were refused as well.
+#[test]
+fn a_frame_that_is_too_long_is_refused_alone() {
+    let (genie, far) = (interface(), Far::new());
+    far.0.room.store(0, Ordering::Relaxed);
+    let link = link(&far, driver::Options::default());
+    let submit =
+        |len| genie.request(&link, TRANSMIT).out(Out::copy(&vec![1; len])).submit().expect("it waits");
+    let pending = [60, 61, 1515, 62].map(submit);
+    far.0.room.store(usize::MAX, Ordering::Relaxed);
+    let errors = pending.map(|pending| pending.sync().err().map(|failed| failed.error));
+    let codes = errors.each_ref().map(|error| error.as_ref().map(Error::errno));
+    assert_eq!(codes, [None, None, Some(Errno::MSGSIZE.raw_os_error()), None], "{errors:?}");
+    let sent: Vec<_> = far.0.sent.lock().iter().map(Vec::len).collect();
+    assert_eq!(sent, [60, 61, 62]);
 }
 
 #[test]
