@@ -109,6 +109,9 @@ pub enum Reason {
         /// How many.
         parts: usize,
     },
+    /// It lies in memory that another sender sends from.
+    #[error("the data lies in another sender's memory")]
+    Elsewhere,
     /// The ring has no room now.
     #[error("the ring has no room; take back what was sent, and send it again")]
     Full,
@@ -333,7 +336,11 @@ impl Sender {
         let headers = flow.headers_len();
         let start = HEADROOM - headers;
         let parts = given.0.extent().parts(start, headers + len, false);
+        let is_ours = given.0.is_of(&self.home);
         let put = self.check(flow, len).and_then(|()| {
+            if !is_ours {
+                return Err(Reason::Elsewhere);
+            }
             given.0.extent().write(start, &flow.headers(len as u16, sum));
             let slot = self.slots.at(given.0.extent().at()).unwrap_or_default();
             self.put(slot, headers + len, parts)
@@ -350,6 +357,10 @@ impl Sender {
     fn put_pieces(&mut self, flow: &Flow, pieces: &[Piece]) -> Result<usize, Reason> {
         let len = pieces.iter().map(|piece| piece.len()).sum();
         self.check(flow, len)?;
+        let is_ours = |piece: &Piece| self.headers.front().is_none_or(|ours| ours.is_beside(piece));
+        if !pieces.iter().all(is_ours) {
+            return Err(Reason::Elsewhere);
+        }
         let mut left = len;
         let parts = pieces.iter().flat_map(move |piece| {
             left -= piece.len();

@@ -52,6 +52,11 @@ impl Buffer {
         Self { extent, home }
     }
 
+    /// Whether it goes back there.
+    pub(super) fn is_of(&self, home: &Arc<Home>) -> bool {
+        Arc::ptr_eq(&self.home, home)
+    }
+
     /// All of its memory.
     pub(super) fn extent(&mut self) -> &mut Extent {
         &mut self.extent

@@ -206,3 +206,19 @@ fn an_interface_that_goes_ends_sending_by_an_error() {
     let errno = sender.flush().expect_err("the interface is gone");
     assert!([Errno::NETDOWN, Errno::NXIO].contains(&errno), "{errno}");
 }
+
+/// Once the sender's own bytes at the same place were sent.
+#[test]
+fn what_lies_in_another_senders_memory_is_refused() {
+    let test = "what_lies_in_another_senders_memory_is_refused";
+    let options = Options { buffers: 4, area: 4096, ..Options::default() };
+    let Some(mut one) = Stage::open(test, 1500, &options) else { return };
+    let Some(mut other) = Stage::open(test, 1500, &options) else { return };
+    let (_socket, flow) = one.flow(false, false).unwrap();
+    let refused = one.sender.gather(&flow, vec![one.area.split_to(8), other.area.split_to(8)]).unwrap_err();
+    assert_eq!((refused.reason, refused.given.len()), (Reason::Elsewhere, 2));
+    let buffer = other.sender.buffer().unwrap().expect("none was sent");
+    let refused = one.sender.send(&flow, buffer, 8).unwrap_err();
+    assert_eq!(refused.reason, Reason::Elsewhere);
+    assert_eq!(one.sender.counters().sent, 0);
+}

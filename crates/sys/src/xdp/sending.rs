@@ -125,6 +125,11 @@ impl Extent {
         self.at
     }
 
+    /// Whether another one is of the same socket's memory.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.memory, &other.memory)
+    }
+
     /// Splits its first `len` bytes off.
     ///
     /// # Panics
