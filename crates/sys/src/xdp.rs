@@ -203,9 +203,8 @@ impl Socket {
         found.map_or_else(
             |_| Statistics::default(),
             |all| Statistics {
-                dropped: all.rx_dropped
-                    + all.rx_ring_full.unwrap_or(0)
-                    + all.rx_fill_ring_empty_descs.unwrap_or(0),
+                // What came when the fill ring was empty is among the dropped.
+                dropped: all.rx_dropped + all.rx_ring_full.unwrap_or(0),
                 refused: all.tx_invalid_descs,
             },
         )

@@ -193,6 +193,35 @@ fn a_queue_can_be_opened_again_at_once_and_by_one_alone() {
     );
 }
 
+/// Once those for which there was no chunk were counted twice.
+#[test]
+fn each_frame_comes_or_is_counted_as_dropped_once() {
+    let test = "each_frame_comes_or_is_counted_as_dropped_once";
+    for mtu in [1500, 9000] {
+        let Some(pair) = pair(test, mtu) else { return };
+        let Some(mut ends) =
+            pair.ends.each_ref().map(|end| open(test, end, &small())).into_iter().collect::<Option<Vec<_>>>()
+        else {
+            return;
+        };
+        let sent = vec![frame(&pair, 0, PORT, &vec![7; mtu as usize - 28]); 400];
+        put(&mut ends[0], &sent);
+        let (begun, mut come) = (Instant::now(), 0);
+        while come + ends[1].counters().dropped < 400 {
+            assert!(begun.elapsed() < PATIENCE, "{come} have come, {:?}", ends[1].counters());
+            come += ends[1].take(8, &mut |_| ()).expect("the interface is there") as u64;
+        }
+        // What is on its way comes.
+        std::thread::sleep(Duration::from_millis(20));
+        while ends[1].has_frames() {
+            come += ends[1].take(8, &mut |_| ()).expect("the interface is there") as u64;
+        }
+        let dropped = ends[1].counters().dropped;
+        assert!(dropped > 0);
+        assert_eq!(come + dropped, 400);
+    }
+}
+
 #[test]
 fn an_interface_that_goes_ends_what_uses_it_by_errors() {
     let test = "an_interface_that_goes_ends_what_uses_it_by_errors";
