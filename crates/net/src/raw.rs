@@ -38,6 +38,8 @@ pub use flow::Flow;
 
 /// How many parts a frame may have.
 const PARTS_MOST: usize = 18;
+const BUFFERS_MOST: usize = 1 << 16;
+const AREA_MOST: usize = 4 << 30;
 /// How many gathered datagrams may be on their way.
 const GATHERS: usize = 256;
 
@@ -146,9 +148,13 @@ impl Sender {
     /// Opens a queue of an interface in this thread's network namespace, and returns the application's own part of the memory with it.
     ///
     /// # Errors
-    /// There is no such interface, a right is missing, or another program has the queue.
+    /// There is no such interface, a right is missing, another program has the queue, or the options ask for too much.
     pub fn open(name: &str, options: &Options) -> Result<(Self, Piece), Error> {
         let failed = |source| Error::of(name, source);
+        if options.buffers > BUFFERS_MOST || options.area > AREA_MOST {
+            let reason = "there are at most 65,536 buffers, and 4 GiB for the application itself";
+            return Err(Error::Options { interface: name.to_owned(), reason });
+        }
         let interface = interface(name).map_err(failed)?;
         let mtu = interface.mtu as usize;
         let stride = match HEADROOM + mtu {

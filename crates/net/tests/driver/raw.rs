@@ -222,3 +222,15 @@ fn what_lies_in_another_senders_memory_is_refused() {
     assert_eq!(refused.reason, Reason::Elsewhere);
     assert_eq!(one.sender.counters().sent, 0);
 }
+
+/// Once it was an overflow.
+#[test]
+fn options_that_ask_for_too_much_are_refused() {
+    let most = usize::MAX;
+    for options in
+        [Options { buffers: most, ..Options::default() }, Options { area: most, ..Options::default() }]
+    {
+        let error = Sender::open("lo", &options).expect_err("it is too much");
+        assert!(error.to_string().contains("65,536"), "{error}");
+    }
+}

@@ -309,3 +309,13 @@ fn a_child_made_by_fork_gets_errors_and_its_parent_goes_on() {
     assert_eq!(child.wait().unwrap(), child::ExitOutcome::Code(3));
     assert_eq!(taken(&mut near, 1), [sent]);
 }
+
+/// Once it was an overflow.
+#[test]
+fn queues_that_ask_for_too_much_are_refused() {
+    let (space, host) = (space(), Ipv4Addr::LOCALHOST.into());
+    for queue in [Queue { receiving: usize::MAX, ..small() }, Queue { sending: usize::MAX, ..small() }] {
+        let error = Xdp::open(&space, "lo", &[host], &queue).expect_err("it is too much");
+        assert!(error.to_string().contains("1,048,576"), "{error}");
+    }
+}

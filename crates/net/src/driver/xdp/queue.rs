@@ -31,10 +31,13 @@ impl Queue {
     pub(super) fn check(&self, hosts: &[IpAddr]) -> Result<(), &'static str> {
         /// As many parts as the kernel takes of one frame.
         const PARTS: usize = 18;
+        const MOST: usize = 1 << 20;
         if hosts.is_empty() {
             Err("name at least one host whose datagrams are to come")
         } else if self.sending < PARTS || self.receiving < PARTS {
             Err("a frame may need 18 pages, for receiving and for sending")
+        } else if self.sending > MOST || self.receiving > MOST {
+            Err("there are at most 1,048,576 pages for receiving, and as many for sending")
         } else if self.reserve == 0 || self.reserve >= self.receiving {
             Err("the reserve is a part of the pages for receiving, and not all of them")
         } else {
