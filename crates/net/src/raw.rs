@@ -199,6 +199,7 @@ impl Sender {
     /// # Errors
     /// The interface is gone. In a child made by fork: ECHILD.
     pub fn buffer(&mut self) -> Result<Option<Buffer>, Errno> {
+        self.ensure_own()?;
         if !self.is_first_settled() {
             self.flush()?;
         }
@@ -210,6 +211,7 @@ impl Sender {
     /// # Errors
     /// As [`Sender::buffer`].
     pub fn buffer_after(&mut self, later: usize) -> Result<Option<Unsettled>, Errno> {
+        self.ensure_own()?;
         if self.waiting as usize >= later {
             self.flush()?;
         }
@@ -284,6 +286,7 @@ impl Sender {
     /// # Errors
     /// As [`Sender::buffer`].
     pub fn gathered(&mut self) -> Result<Option<Vec<Piece>>, Errno> {
+        self.ensure_own()?;
         let is_done =
             |sender: &Self| sender.gathered.front().is_some_and(|(slot, _)| sender.slots.is_settled(*slot));
         if !is_done(self) {
@@ -297,9 +300,7 @@ impl Sender {
     /// # Errors
     /// As [`Sender::buffer`].
     pub fn flush(&mut self) -> Result<(), Errno> {
-        if !self.maker.is_this_process() {
-            return Err(Errno::CHILD);
-        }
+        self.ensure_own()?;
         self.sending.send()?;
         self.waiting = 0;
         self.reclaim();
@@ -312,6 +313,10 @@ impl Sender {
         Counters { copied_by_kernel, ..self.counters }
     }
 
+    fn ensure_own(&self) -> Result<(), Errno> {
+        if self.maker.is_this_process() { Ok(()) } else { Err(Errno::CHILD) }
+    }
+
     fn is_first_settled(&self) -> bool {
         let slot = self.buffers.front().and_then(|buffer| self.slots.at(buffer.at()));
         slot.is_some_and(|slot| self.slots.is_settled(slot))
@@ -322,9 +327,7 @@ impl Sender {
     }
 
     fn check(&self, flow: &Flow, len: usize) -> Result<(), Reason> {
-        if !self.maker.is_this_process() {
-            return Err(Reason::Kernel(Errno::CHILD));
-        }
+        self.ensure_own()?;
         if len > self.most(flow) {
             let (headers, mtu) = (flow.packet_len(), self.mtu);
             return Err(Reason::TooLong { len, headers, interface: self.interface.clone(), mtu });

@@ -40,7 +40,8 @@ impl Uplink {
                 wire.name()
             ));
         }
-        if wire.completer().is_some() && self.looked_at.set(wire.clone()).is_err() {
+        let is_link = wire.completer().is_some();
+        if self.looked_at.get().is_some() || is_link && self.looked_at.set(wire.clone()).is_err() {
             return misuse("the server is attached to an interface of the kernel's, and stays so".to_owned());
         }
         *self.wire.lock() = Some(wire);
@@ -48,6 +49,10 @@ impl Uplink {
     }
 
     pub(crate) fn wire(&self) -> Result<ServerHandle, ServerError> {
+        // It stays: no lock is needed.
+        if let Some(link) = self.looked_at.get() {
+            return Ok(link.clone());
+        }
         let detached = || ServerError {
             code: Errno::NETDOWN.raw_os_error(),
             message: "the server is attached to no wire".to_owned(),

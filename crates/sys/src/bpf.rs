@@ -2,7 +2,7 @@
 //!
 //! Why: which frames of an interface are a program's, and which stay the kernel's, is said by a program that the kernel runs for each. It
 //! has some dozen instructions, and depends on hosts that are known at run time only: no compiler is needed for it, and no file.
-//! Invariants: what is attached is so while its [`Link`] has a descriptor open: however the process ends, the kernel detaches the program.
+//! Invariants: what is attached is so while its [`Attached`] has a descriptor open: however the process ends, the kernel detaches the program.
 //! A child made by fork that lives on without exec keeps it, too.
 //! Trust: the kernel checks each program before it loads it.
 #![allow(
@@ -75,7 +75,7 @@ pub struct Program(OwnedFd);
 
 /// A program that is attached to an interface while this exists.
 #[derive(Debug)]
-pub struct Link {
+pub struct Attached {
     _descriptor: OwnedFd,
     mode: Mode,
 }
@@ -263,11 +263,11 @@ impl Program {
     ///
     /// # Errors
     /// No right; EBUSY: another program is attached; ENODEV: there is no such interface; ERANGE, EOPNOTSUPP: the device cannot run it in this mode.
-    pub fn attach(&self, interface: u32, mode: Option<Mode>) -> Result<Link> {
+    pub fn attach(&self, interface: u32, mode: Option<Mode>) -> Result<Attached> {
         let attach = |mode| {
             let flags = if mode == Mode::Native { NATIVE } else { GENERIC };
             let link = NewLink { program: number(&self.0), interface, kind: ATTACH_XDP, flags };
-            make::<LINK_CREATE, _>(link).map(|descriptor| Link { _descriptor: descriptor, mode })
+            make::<LINK_CREATE, _>(link).map(|descriptor| Attached { _descriptor: descriptor, mode })
         };
         let attached = match mode {
             Some(mode) => attach(mode),
@@ -285,7 +285,7 @@ impl Program {
     }
 }
 
-impl Link {
+impl Attached {
     /// Where the program is run.
     pub fn mode(&self) -> Mode {
         self.mode

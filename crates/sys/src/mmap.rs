@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::Errno;
 use crate::error::last_errno;
+use crate::fork::Maker;
 
 /// What may be done with a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,11 +73,13 @@ pub(crate) unsafe fn move_over(
     if moved == libc::MAP_FAILED { Err(last_errno()) } else { Ok(()) }
 }
 
-/// A shared mapping of what a descriptor of the kernel's offers: rings, or a map's bytes. It is unmapped when it is dropped.
+/// A shared mapping of what a descriptor of the kernel's offers: rings, or a map's bytes. It is unmapped when it is dropped. A child made by
+/// fork has nothing there: the bytes would be both processes'.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: *mut c_void,
     len: usize,
+    maker: Maker,
 }
 
 // SAFETY: memory at an address that does not depend on the thread; what is there is reached by atomics, or by unsafe code.
@@ -91,7 +94,10 @@ impl Mapping {
         // SAFETY: the kernel chooses addresses where nothing is.
         let start =
             unsafe { map(ANYWHERE, len, Access::ReadWrite.bits(), flags, Some((descriptor, offset))) }?;
-        Ok(Self { start, len })
+        let mapping = Self { start, len, maker: Maker::this_process() };
+        // SAFETY: only a child has no memory there, whose owners do not use it in one.
+        let kept = unsafe { libc::madvise(start, len, libc::MADV_DONTFORK) };
+        if kept < 0 { Err(last_errno()) } else { Ok(mapping) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -119,8 +125,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and borrowed by nobody any more.
-        unsafe { libc::munmap(self.start, self.len) };
+        // In a child, something else may be mapped at the addresses.
+        if self.maker.is_this_process() {
+            // SAFETY: mapped by `new`, and borrowed by nobody any more.
+            unsafe { libc::munmap(self.start, self.len) };
+        }
     }
 }
 

@@ -16,7 +16,7 @@
 )]
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::mem::{offset_of, size_of, zeroed};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::error::last_errno;
 use crate::fork::Maker;
-use crate::mmap::{ANYWHERE, map};
+use crate::mmap::Mapping;
 use crate::unshared::Unshared;
 use crate::{Errno, Error};
 
@@ -76,17 +76,6 @@ pub struct Packets {
     maker: Maker,
 }
 
-/// The memory of both rings.
-#[derive(Debug)]
-struct Mapping {
-    start: *mut c_void,
-    len: usize,
-    maker: Maker,
-}
-
-// SAFETY: the memory belongs to the mapping, whichever thread has that.
-unsafe impl Send for Mapping {}
-
 /// Slots that both sides go through in the same order.
 #[derive(Debug, Clone, Copy)]
 struct Ring {
@@ -130,7 +119,8 @@ impl Packets {
                 .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, most))
         };
         setup().map_err(|errno| failed("setsockopt", errno))?;
-        let mapping = Mapping::new(&socket, 2 * ring.len()).map_err(|errno| failed("mmap", errno))?;
+        let mapping =
+            Mapping::new(socket.as_fd(), 0, 2 * ring.len()).map_err(|errno| failed("mmap", errno))?;
         bind(&socket, index).map_err(|errno| failed("bind", errno))?;
         sockopt::socket_error(&socket)
             .and_then(|error| error)
@@ -256,30 +246,6 @@ impl AsFd for Packets {
     }
 }
 
-impl Mapping {
-    fn new(socket: &OwnedFd, len: usize) -> Result<Self, Errno> {
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the kernel chooses addresses where nothing is.
-        let start = unsafe {
-            map(ANYWHERE, len, rights, libc::MAP_SHARED | libc::MAP_POPULATE, Some((socket.as_fd(), 0)))?
-        };
-        let mapping = Self { start, len, maker: Maker::this_process() };
-        // SAFETY: only a child, which uses no slot, has no memory there. The slots would otherwise be both processes'.
-        done(unsafe { libc::madvise(start, len, libc::MADV_DONTFORK) })?;
-        Ok(mapping)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // In a child, others may have mapped something at the addresses.
-        if self.maker.is_this_process() {
-            // SAFETY: mapped by this, and nothing that borrows it is left.
-            unsafe { libc::munmap(self.start, self.len) };
-        }
-    }
-}
-
 /// A slot of a ring.
 #[derive(Clone, Copy)]
 struct Slot<'m> {
@@ -311,7 +277,7 @@ impl Ring {
 
     fn slot<'m>(&self, mapping: &'m Mapping) -> Slot<'m> {
         let at = self.start + self.next * self.slot;
-        Slot { start: mapping.start.cast::<u8>().wrapping_add(at), len: self.slot, _mapping: mapping }
+        Slot { start: mapping.at(at, self.slot).cast(), len: self.slot, _mapping: mapping }
     }
 
     fn advance(&mut self) {

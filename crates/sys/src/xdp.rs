@@ -74,15 +74,6 @@ pub struct Socket {
     descriptor: OwnedFd,
 }
 
-/// What the kernel has dropped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Frames that came when there was no chunk for them, or no room in the ring, or that were too long.
-    pub dropped: u64,
-    /// Parts to be sent that were not what the kernel accepts.
-    pub refused: u64,
-}
-
 impl Socket {
     /// A socket whose memory is at `memory`, in chunks of `chunk` bytes.
     ///
@@ -173,18 +164,32 @@ impl Socket {
         Ok(options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
-    /// Has the kernel send what is in the ring: in copy mode, 32 parts at most.
+    /// Shows the kernel what is in the ring for sending, and has it send that, as far as the device has room now.
     ///
     /// # Errors
-    /// EAGAIN, EBUSY, ENOBUFS: some are still to be sent; ENETDOWN, ENXIO: the interface is down, or gone.
-    pub fn kick(&self) -> std::result::Result<(), Errno> {
-        rustix::net::send(&self.descriptor, &[], SendFlags::DONTWAIT).map(drop)
+    /// EAGAIN, ENOBUFS: some is still to be sent; ENETDOWN, ENXIO: the interface is down, or gone.
+    pub fn send(&self) -> std::result::Result<(), Errno> {
+        self.sending.publish();
+        let mut left = self.sending.unconsumed();
+        while left > 0 && self.sending.needs_wakeup() {
+            // In copy mode, a call sends 32 parts at most.
+            let kicked = rustix::net::send(&self.descriptor, &[], SendFlags::DONTWAIT);
+            let before = std::mem::replace(&mut left, self.sending.unconsumed());
+            match kicked {
+                Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) if left < before => {}
+                Err(Errno::BUSY) => return Err(Errno::AGAIN),
+                Err(errno) => return Err(errno),
+                // A device has begun, and goes on by itself.
+                Ok(_) => break,
+            }
+        }
+        Ok(())
     }
 
     /// Has the kernel look into the fill ring.
     ///
     /// # Errors
-    /// As [`Socket::kick`].
+    /// As [`Socket::send`].
     pub fn kick_fill(&self) -> std::result::Result<(), Errno> {
         rustix::net::recv(&self.descriptor, &mut [0; 0], rustix::net::RecvFlags::DONTWAIT).map(drop)
     }
@@ -197,17 +202,11 @@ impl Socket {
         sockopt::socket_error(&self.descriptor)?
     }
 
-    /// What the kernel has dropped.
-    pub fn statistics(&self) -> Statistics {
-        let found = sockopt::xdp_statistics(&self.descriptor);
-        found.map_or_else(
-            |_| Statistics::default(),
-            |all| Statistics {
-                // What came when the fill ring was empty is among the dropped.
-                dropped: all.rx_dropped + all.rx_ring_full.unwrap_or(0),
-                refused: all.tx_invalid_descs,
-            },
-        )
+    /// How many frames the kernel has dropped that came when there was no chunk for them, or no room in the ring, or that were too long.
+    pub fn dropped(&self) -> u64 {
+        // What came when the fill ring was empty is among the dropped.
+        sockopt::xdp_statistics(&self.descriptor)
+            .map_or(0, |all| all.rx_dropped + all.rx_ring_full.unwrap_or(0))
     }
 }
 

@@ -323,7 +323,7 @@ fn networks(facts: &Facts) -> Finding {
                         need no capabilities";
     const PACKETS: &str = "interfaces are driven by packet sockets, for which the kernel copies every frame";
     const ALL: &str =
-        "datagrams come into memory of the interface's own, and need not be copied on their way to a client";
+        "datagrams come into pages that change places with a client's where that takes less time than a copy";
     const GENERIC: &str =
         "the kernel makes a packet of its own of each frame, and copies it to the interface's memory";
     let Networks { lacking, packets, xdp } = &facts.networks;

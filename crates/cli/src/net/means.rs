@@ -1,4 +1,4 @@
-//! Who brings the datagrams, as the command line says it.
+//! The options that say what brings the datagrams.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -41,7 +41,7 @@ pub(super) struct Means {
     pub(super) json: bool,
 }
 
-/// Who brings the datagrams: one of these must be named.
+/// What brings the datagrams: the user names one of these.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct Ends {

@@ -164,7 +164,7 @@ impl State {
         let (start, taken) = (data.start, received.header.len());
         let sources = sources(received, data);
         let mut work = Work::default();
-        // Of what never left a kernel's memory, the kernel has summed the pseudo-header alone.
+        // The kernel has summed the pseudo-header alone where the datagram never left its memory.
         let is_partial = is_unsummed && header.checksum == header.partial_sum();
         self.count(number, |counters| counters.unsummed += u64::from(is_partial));
         let mut unverified = Some(header).filter(|header| header.checksum != 0 && !is_partial);

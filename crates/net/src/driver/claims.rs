@@ -45,7 +45,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Whose datagrams are ours.
+    /// The hosts whose datagrams are ours.
     pub(super) fn hosts(&self) -> &[IpAddr] {
         &self.hosts
     }

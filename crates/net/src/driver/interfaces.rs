@@ -44,7 +44,7 @@ pub fn interfaces() -> Result<Vec<Interface>> {
         let RouteNetlinkMessage::NewAddress(message) = message else { continue };
         let interface = interfaces.iter_mut().find(|interface| interface.index == message.header.index);
         let host = message.attributes.iter().find_map(|attribute| match attribute {
-            // Of a point-to-point link, `Address` is the other end.
+            // On a point-to-point link, `Address` is the other end's.
             AddressAttribute::Local(host) => Some(*host),
             _ => None,
         });

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Invariants: clients are replied to without the rings' lock. A station that sends while a frame is shown to it has its frames in
-//! the list: no thread waits for the lock. Who finds the lock taken leaves the list to the thread that has it, which looks at the list once
-//! more.
+//! the list: no thread waits for the lock. A thread that finds the lock taken leaves the list to the thread that has it, which looks at the
+//! list once more.
 //! Trust: clients are anybody. A link takes as many frames as [`Options::waiting`].
 //! Source: thesis §6.1 (output is gathered from clients' buffers). Differs: the rings' memory is not the clients', so output is copied there.
 
@@ -88,6 +88,15 @@ struct Inner {
 struct List {
     waiting: Vec<Incoming>,
     latest: Option<Instant>,
+}
+
+/// What has become of frames that were to be sent.
+#[derive(Default)]
+struct Outcome {
+    /// How many of the first are done with.
+    done: usize,
+    /// Which of these have a length that the interface does not take.
+    refused: Vec<usize>,
 }
 
 /// What has a thread send frames that nobody waits for.
@@ -214,7 +223,7 @@ impl Inner {
         while let Some(rings) = self.rings.try_lock() {
             let replied = self.send_by(rings);
             count += replied;
-            // Who has come meanwhile, and found the lock taken, has left that to this thread.
+            // A thread that has found the lock taken meanwhile has left its frames to this one.
             if replied == 0 || self.list.lock().waiting.len() < self.options.batch {
                 break;
             }
@@ -227,13 +236,13 @@ impl Inner {
         if waiting.is_empty() {
             return 0;
         }
-        let (mut sent, mut refused) = (0, Vec::new());
-        let result = self.put_and_send(&mut **rings, &waiting, &mut sent, &mut refused);
+        let mut outcome = Outcome::default();
+        let sent = self.put_and_send(&mut **rings, &waiting, &mut outcome);
         drop(rings);
         // Frames for which there was no room stay the first.
-        let left = waiting.split_off(sent);
+        let left = waiting.split_off(outcome.done);
         let mut count = waiting.len();
-        match result {
+        match sent {
             Ok(()) => drop(self.list.lock().waiting.splice(..0, left)),
             Err(errno) => {
                 count += left.len();
@@ -241,7 +250,7 @@ impl Inner {
             }
         }
         for (at, request) in waiting.drain(..).enumerate() {
-            let is_refused = refused.binary_search(&at).is_ok();
+            let is_refused = outcome.refused.binary_search(&at).is_ok();
             request.reply(if is_refused { Err(self.too_long()) } else { Ok(()) });
         }
         // The next ones need no memory of their own.
@@ -252,14 +261,12 @@ impl Inner {
         count
     }
 
-    /// Puts as many of the frames as there is room for, and has them sent; `sent` is how many are done with, and `refused` which of these
-    /// have a length that the interface does not take.
+    /// Puts as many of the frames as there is room for, and has them sent.
     fn put_and_send(
         &self,
         rings: &mut dyn Rings,
         waiting: &[Incoming],
-        sent: &mut usize,
-        refused: &mut Vec<usize>,
+        outcome: &mut Outcome,
     ) -> Result<(), Errno> {
         let mut attempts = 0;
         for (put, request) in waiting.iter().enumerate() {
@@ -271,13 +278,13 @@ impl Inner {
                     Ok(false) => {}
                     // The other frames are as good as before.
                     Err(Errno::MSGSIZE) => {
-                        refused.push(put);
+                        outcome.refused.push(put);
                         break;
                     }
                     Err(errno) => return Err(errno),
                 }
                 again(rings.send())?;
-                *sent = put;
+                outcome.done = put;
                 attempts += 1;
                 if attempts > ATTEMPTS {
                     return Ok(());
@@ -285,7 +292,7 @@ impl Inner {
             }
         }
         again(rings.send())?;
-        *sent = waiting.len();
+        outcome.done = waiting.len();
         Ok(())
     }
 

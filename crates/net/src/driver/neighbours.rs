@@ -307,7 +307,7 @@ impl State {
         Ok(way)
     }
 
-    /// Who is next on the way to `to`, and the address from which the kernel would send there.
+    /// The host that is next on the way to `to`, and the address from which the kernel would send there.
     fn route(&mut self, index: u32, to: IpAddr) -> Result<(IpAddr, Option<IpAddr>), Why> {
         let mut message = RouteMessage::default();
         message.header.address_family = family(to);

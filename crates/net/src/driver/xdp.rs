@@ -8,7 +8,8 @@
 //! so frames come, whatever clients keep. No granule of other memory is ever named to the kernel.
 //! Trust: the kernel is trusted with the object, frames are anybody's, and clients see only chunks that were passed to them.
 //! Limits: one queue of an interface. Frames of other queues are the kernel's: `ethtool -L IFACE combined 1` leaves one. Datagrams with IP
-//! options, extension headers, VLAN tags, or in fragments are the kernel's, too.
+//! options, extension headers, VLAN tags, or in fragments are the kernel's, too. Nobody tells a thread that waits for frames that the interface
+//! was set down; one that was removed ends the wait.
 //! Source: thesis §6.1. Differs: the client's pages do not refill the ring.
 #![allow(
     unsafe_code,
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use genie_memory::{Data, Space};
 use genie_passing::{Layout, Overlay, Overlays};
-use genie_sys::bpf::{Link, Sockets};
+use genie_sys::bpf::{Attached, Sockets};
 use genie_sys::fork::Maker;
 use genie_sys::xdp::{HEADROOM, Lengths, Part, Socket};
 use genie_sys::{Errno, bpf};
@@ -54,7 +55,7 @@ const PATIENCE: u32 = 1024;
 #[derive(Debug)]
 pub struct Xdp {
     /// It ends before the socket.
-    link: Link,
+    attached: Attached,
     _sockets: Sockets,
     ports: Ports,
     claims: Claims,
@@ -119,9 +120,9 @@ impl Xdp {
             let program = program::load(hosts, &ports, &sockets, frags)?;
             Ok((program.attach(index, mode)?, sockets, ports, socket.is_zero_copy()?))
         };
-        let (link, sockets, ports, is_zero_copy) = attach().map_err(failed)?;
+        let (attached, sockets, ports, is_zero_copy) = attach().map_err(failed)?;
         let mut xdp = Self {
-            link,
+            attached,
             _sockets: sockets,
             ports,
             claims: Claims::of(&interface, hosts),
@@ -160,7 +161,7 @@ impl Xdp {
 
     /// Where the program is run.
     pub fn mode(&self) -> bpf::Mode {
-        self.link.mode()
+        self.attached.mode()
     }
 
     /// Whether frames go between the device and the buffers without a copy of the kernel's.
@@ -212,6 +213,13 @@ impl Xdp {
         false
     }
 
+    /// Puts the buffers of a frame that nobody has taken into the ring again.
+    fn keep_frame(&mut self) {
+        while let Some(overlay) = self.frame.pop() {
+            self.fill(overlay);
+        }
+    }
+
     /// Takes back what was sent.
     fn reclaim(&mut self) {
         while let Some(at) = self.socket.completed.pop() {
@@ -258,23 +266,9 @@ impl Rings for Xdp {
 
     fn send(&mut self) -> Result<(), Errno> {
         self.ensure_own()?;
-        self.socket.sending.publish();
-        let mut left = self.socket.sending.unconsumed();
-        while left > 0 && self.socket.sending.needs_wakeup() {
-            let kicked = self.socket.kick();
-            let before = std::mem::replace(&mut left, self.socket.sending.unconsumed());
-            match kicked {
-                Ok(()) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) if left < before => {}
-                Err(errno) => {
-                    self.is_held_up = true;
-                    return Err(if errno == Errno::BUSY { Errno::AGAIN } else { errno });
-                }
-                // A device has begun, and goes on by itself.
-                Ok(()) => break,
-            }
-        }
-        self.is_held_up = false;
-        Ok(())
+        let sent = self.socket.send();
+        self.is_held_up = sent.is_err();
+        sent
     }
 
     fn take(&mut self, most: usize, see: &mut dyn FnMut(&Frame<'_>)) -> Result<usize, Errno> {
@@ -286,6 +280,8 @@ impl Rings for Xdp {
         if self.filled <= self.reserve {
             self.refill();
         }
+        // A panic in `see` has left one here.
+        self.keep_frame();
         let mut taken = 0;
         while taken < most && self.receive() {
             let frame = Frame::in_buffers(&self.frame);
@@ -294,9 +290,7 @@ impl Rings for Xdp {
             self.counters.received_bytes += frame.len() as u64;
             self.frame.let_leave(self.filled >= self.reserve);
             see(&frame);
-            while let Some(overlay) = self.frame.pop() {
-                self.fill(overlay);
-            }
+            self.keep_frame();
             taken += 1;
         }
         if taken > 0 {
@@ -320,7 +314,7 @@ impl Rings for Xdp {
 
     fn has_frames(&self) -> bool {
         // What is held up goes soon: whoever waits is to look again.
-        self.is_held_up || self.socket.received.has_next()
+        self.maker.is_this_process() && (self.is_held_up || self.socket.received.has_next())
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
@@ -330,7 +324,7 @@ impl Rings for Xdp {
     fn counters(&self) -> Counters {
         let Counters { sent_bytes, received_bytes, .. } = self.counters;
         let copied_by_kernel = if self.is_zero_copy { 0 } else { sent_bytes + received_bytes };
-        Counters { dropped: self.socket.statistics().dropped, copied_by_kernel, ..self.counters }
+        Counters { dropped: self.socket.dropped(), copied_by_kernel, ..self.counters }
     }
 }
 

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use genie_conformance::{Guard, Setup};
 use genie_io::{Error, In, Interface, Limits, Out, ServerHandle};
 use genie_memory::{Data, GranuleKind};
-use genie_net::Frame;
 use genie_net::adapter::{Pool, Pooled};
 use genie_net::datagram::{Datagrams, Open, Options, Socket};
 use genie_net::driver::{self, Counters, Link, Rings};
 use genie_net::wire::TRANSMIT;
+use genie_net::{Frame, Wire, wire};
 use genie_passing::Thresholds;
 use genie_sys::Errno;
 use genie_sys::event::Event;
@@ -303,4 +303,21 @@ fn what_waits_is_ended_when_the_interface_fails_and_goes_on_when_it_is_back() {
         socket.receive(In::copy(&mut came)).expect("it comes");
         assert_eq!(&came, expected);
     }
+}
+
+/// Once it was sent by while clients looked at the link.
+#[test]
+fn a_server_that_is_attached_to_a_link_stays_so() {
+    let (genie, far) = (interface(), Far::new());
+    let (server, handle) = host(&genie, &far);
+    let wire = Wire::new(wire::Options::default(), wire::Clock::default(), server.station()).expect("a wire");
+    for other in [ServerHandle::new(wire), link(&far, driver::Options::default())] {
+        let error = server.attach(other).expect_err("it is attached");
+        assert!(error.is_misuse(), "{error}");
+    }
+    let socket = Socket::open(&genie, &handle, &Open::default()).expect("a port");
+    socket
+        .send_to(Out::copy(b"sent"), (std::net::Ipv4Addr::new(10, 0, 0, 1), socket.port()).into())
+        .expect("it is sent");
+    assert_eq!(far.sent(), 1);
 }

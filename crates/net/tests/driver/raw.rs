@@ -12,6 +12,8 @@ use genie_net::packet::{Between, Hosts, NotBuilt};
 use genie_net::raw::{Flow, Options, Piece, Reason, Sender};
 use genie_sys::Errno;
 
+use crate::child;
+
 const PORT: u16 = 7000;
 /// After this, what should have come never will.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -221,6 +223,28 @@ fn what_lies_in_another_senders_memory_is_refused() {
     let refused = one.sender.send(&flow, buffer, 8).unwrap_err();
     assert_eq!(refused.reason, Reason::Elsewhere);
     assert_eq!(one.sender.counters().sent, 0);
+}
+
+/// Once it had buffers.
+#[test]
+#[allow(unsafe_code, reason = "forks a child")]
+fn a_child_made_by_fork_gets_errors() {
+    let options = Options { buffers: 4, area: 4096, ..Options::default() };
+    let Some(mut stage) = Stage::open("a_child_made_by_fork_gets_errors", 1500, &options) else { return };
+    let sender = &mut stage.sender;
+    let in_child = || {
+        let all = [
+            sender.buffer().err(),
+            sender.buffer_after(1).err(),
+            sender.gathered().err(),
+            sender.flush().err(),
+        ];
+        all.iter().filter(|errno| **errno == Some(Errno::CHILD)).count() as u8
+    };
+    // SAFETY: the child makes calls that load a number, and fail.
+    let child = unsafe { child::fork_child(in_child) }.unwrap();
+    assert_eq!(child.wait().unwrap(), child::ExitOutcome::Code(4));
+    assert!(stage.sender.buffer().unwrap().is_some());
 }
 
 /// Once it was an overflow.

@@ -302,7 +302,7 @@ fn a_child_made_by_fork_gets_errors_and_its_parent_goes_on() {
     let in_child = || {
         let refused = Errno::CHILD;
         let all = [near.take(1, &mut |_| ()).err(), near.send().err(), far.put(&Data::from(&sent[..])).err()];
-        all.iter().filter(|errno| **errno == Some(refused)).count() as u8
+        all.iter().filter(|errno| **errno == Some(refused)).count() as u8 + u8::from(near.has_frames())
     };
     // SAFETY: the child makes calls that load a number, and fail.
     let child = unsafe { child::fork_child(in_child) }.unwrap();
@@ -318,4 +318,24 @@ fn queues_that_ask_for_too_much_are_refused() {
         let error = Xdp::open(&space, "lo", &[host], &queue).expect_err("it is too much");
         assert!(error.to_string().contains("1,048,576"), "{error}");
     }
+}
+
+/// Once its buffers were taken for the next frame's.
+#[test]
+fn a_panic_while_a_frame_is_seen_loses_that_frame_alone() {
+    let test = "a_panic_while_a_frame_is_seen_loses_that_frame_alone";
+    let Some(pair) = pair(test, 1500) else { return };
+    let [near, far] = pair.ends.each_ref().map(|end| open(test, end, &small()));
+    let (Some(mut near), Some(mut far)) = (near, far) else { return };
+    let sent = [[1; 100], [2; 100]].map(|data| frame(&pair, 1, PORT, &data));
+    put(&mut far, &sent);
+    let begun = Instant::now();
+    while !near.has_frames() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        near.take(1, &mut |_| panic!("on purpose"))
+    }));
+    seen.expect_err("it panics");
+    assert_eq!(taken(&mut near, 1), sent[1..]);
 }

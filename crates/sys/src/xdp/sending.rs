@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU8;
 
 use rustix::net::xdp::XdpDesc;
 
-use super::{Consumer, Lengths, Part, Producer, Socket, Statistics, failed};
+use super::{Consumer, Lengths, Part, Producer, Socket, failed};
 use crate::mmap::{self, Access};
 use crate::{Errno, Result, copying};
 
@@ -91,25 +91,10 @@ impl Sending {
     /// # Errors
     /// ENETDOWN, ENXIO: the interface is down, or gone.
     pub fn send(&self) -> std::result::Result<(), Errno> {
-        let ring = &self.0.sending;
-        ring.publish();
-        let mut left = ring.unconsumed();
-        while left > 0 && ring.needs_wakeup() {
-            match self.0.kick() {
-                Ok(()) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-            let before = std::mem::replace(&mut left, ring.unconsumed());
-            if left == before {
-                break;
-            }
+        match self.0.send() {
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => Ok(()),
+            sent => sent,
         }
-        Ok(())
-    }
-
-    /// What the kernel has refused.
-    pub fn statistics(&self) -> Statistics {
-        self.0.statistics()
     }
 }
 

@@ -13,6 +13,7 @@ use genie_net::raw::{self, Flow, Piece};
 use genie_sys::{Errno, machine};
 use rustix::net::sockopt;
 
+use super::super::partners::each;
 use super::way::{Interface, Way};
 use crate::error::{Error, Result};
 use crate::probe::Probe;
@@ -33,7 +34,7 @@ const VERIFIED: usize = 70;
 /// What a turn took.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
-    /// Of a datagram, from one to the next at the receiver, in nanoseconds.
+    /// The time from one datagram to the next at the receiver, in nanoseconds.
     pub(super) each: u64,
     /// Bytes of datagrams that did not arrive.
     pub(super) lost: u64,
@@ -188,7 +189,7 @@ impl Stage {
         let after = self.sender.counters();
         let by_socket = if way.interface == Interface::Socket { (count * len) as u64 } else { 0 };
         Ok(Turn {
-            each: super::super::partners::each(came.time, came.datagrams.saturating_sub(1)),
+            each: each(came.time, came.datagrams.saturating_sub(1)),
             lost: ((count - came.datagrams) * len) as u64,
             copied: after.copied - before.copied,
             copied_by_kernel: after.copied_by_kernel - before.copied_by_kernel + by_socket,
