@@ -63,6 +63,12 @@ int main(void) {
     }
     CHECK(pthread_join(thread, NULL) == 0);
 
+    /* The connection is made before the server looks at the client's ring, and it does when it has served a request. */
+    io_request_t first = submit();
+    while (serve() == 0)
+        poll(&(struct pollfd){.fd = io_server_descriptor(server), .events = POLLIN}, 1, 10);
+    OK(io_sync(first, IO_NORMAL, 0, NULL, IO_FOREVER));
+
     FAILS(EINVAL, io_end_batch());
     for (int round = 0; round < 3; round++) {
         io_request_t requests[3];
