@@ -46,9 +46,10 @@ impl Bell {
         done
     }
 
-    /// Ends the wait of the thread that has taken the bell along, if one has.
+    /// Ends the wait of the thread that has taken the bell along, if one has. That thread itself, which replies before it sleeps, needs no signal.
     pub(super) fn ring(&self) {
         if self.is_awaited.swap(false, Ordering::AcqRel)
+            && !TAKEN.with(|taken| taken.borrow().as_deref().is_some_and(|bell| std::ptr::eq(bell, self)))
             && let Some(event) = self.event.get()
         {
             // Where the kernel has no memory for this, the wait ends by its time.
@@ -86,5 +87,29 @@ pub(super) fn wait(descriptor: Option<BorrowedFd<'_>>, timeout: Duration) {
         }
         (None, Some(descriptor)) => drop(readable(descriptor, Some(short))),
         (None, None) => thread::sleep(short),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A thread that replied while it looked for a reply made a system call to wake itself, and looked once more for nothing.
+    #[test]
+    fn a_ring_signals_another_thread_and_not_its_own() {
+        let bell = Arc::new(Bell::default());
+        let is_signalled = || {
+            let event = bell.event().expect("a descriptor");
+            readable(event.as_fd(), Some(Duration::ZERO)).expect("a look")
+        };
+        assert!(!is_signalled());
+        bell.take_along(|| {
+            bell.ring();
+            assert!(!bell.is_awaited() && !is_signalled());
+        });
+        bell.take_along(|| {
+            std::thread::scope(|scope| scope.spawn(|| bell.ring()).join().expect("it rings"));
+            assert!(!bell.is_awaited() && is_signalled());
+        });
     }
 }

@@ -57,14 +57,15 @@ pub struct Options {
     pub batch: usize,
     /// How many frames may wait to be sent (1,024). More are refused.
     pub waiting: usize,
-    /// For how long a client that waits looks for frames before it sleeps (50 µs; not at all with one processor).
+    /// For how long a client that waits looks for frames before it sleeps (100 µs; not at all with one processor).
     pub spin: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let has_others = std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
-        Self { batch: 32, waiting: 1024, spin: Duration::from_micros(if has_others { 50 } else { 0 }) }
+        // Those that this thread may not use count: frames come from there, too.
+        let has_others = genie_sys::machine::cpu_count().is_ok_and(|count| count > 1);
+        Self { batch: 32, waiting: 1024, spin: Duration::from_micros(if has_others { 100 } else { 0 }) }
     }
 }
 

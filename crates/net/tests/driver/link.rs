@@ -321,3 +321,12 @@ fn a_server_that_is_attached_to_a_link_stays_so() {
         .expect("it is sent");
     assert_eq!(far.sent(), 1);
 }
+
+/// A thread that had pinned itself, as careful programs do before they open anything, got links that never looked: each frame cost a sleep.
+#[test]
+fn a_link_of_a_thread_with_one_processor_looks_as_long_as_any() {
+    let spin = || driver::Options::default().spin;
+    let pinned = genie_sys::machine::allowed_cpus().and_then(|cpus| genie_sys::machine::pin_thread(cpus[0]));
+    assert_eq!(pinned.map(|_pinned| spin()).expect("a processor"), spin());
+    assert_eq!(spin().is_zero(), genie_sys::machine::cpu_count().expect("processors") == 1);
+}
