@@ -47,6 +47,7 @@ use genie_sys::fork::Maker;
 use genie_sys::lock::Mutex;
 
 use crate::adapter::Free;
+use crate::driver::Link;
 use crate::uplink::Uplink;
 use crate::{Adapter, Frame, adapter, wire};
 use argument::refusal;
@@ -98,6 +99,14 @@ impl Datagrams {
     /// listener) when it had none there: they would not wait for the wire's replies.
     pub fn attach(&self, wire: ServerHandle) -> Result<(), Error> {
         self.0.uplink.attach(wire)
+    }
+
+    /// Says by which link datagrams are sent, and come, from now on.
+    ///
+    /// # Errors
+    /// Clients have the server already, it is attached to a link, or the link leads elsewhere.
+    pub fn attach_link(&self, link: &Link) -> Result<(), Error> {
+        self.0.uplink.attach_link(link, self.station())
     }
 
     /// What is to be attached to the wire by which datagrams come.
@@ -222,11 +231,17 @@ impl Server for Datagrams {
     fn abort(&self, request: RequestId) {
         // One that is sent is aborted by the wire's letting it go.
         drop(self.locked(|state| state.abort(request)));
+        if let Some(link) = self.0.uplink.link() {
+            link.let_go(|sent| sent.id() == request);
+        }
     }
 
     fn departed(&self, client: ClientId) {
         let (ports, requests) = self.locked(|state| state.depart(client));
         drop(requests);
+        if let Some(link) = self.0.uplink.link() {
+            link.let_go(|sent| sent.client().id == client);
+        }
         self.release(&ports);
     }
 

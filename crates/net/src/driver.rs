@@ -12,7 +12,7 @@ mod claims;
 mod error;
 mod host;
 pub mod interfaces;
-mod link;
+pub(crate) mod link;
 mod native;
 pub mod neighbours;
 mod packet_socket;

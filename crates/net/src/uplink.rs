@@ -5,11 +5,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use genie_io::{Completer, Error, Failed, Incoming, Interface, Out, Pending, ServerError, ServerHandle};
+use genie_io::{
+    Completer, Error, Failed, Incoming, Interface, Out, Pending, Server, ServerError, ServerHandle,
+};
 use genie_sys::Errno;
 use genie_sys::lock::Mutex;
 
-use crate::wire::TRANSMIT;
+use crate::driver::Link;
+use crate::wire::{Station, TRANSMIT};
 
 /// A server's way out.
 pub(crate) struct Uplink {
@@ -17,13 +20,16 @@ pub(crate) struct Uplink {
     wire: Mutex<Option<ServerHandle>>,
     /// A wire at which clients have to look: one whose completer is theirs.
     looked_at: OnceLock<ServerHandle>,
+    /// The same, if frames can be left to it without a request for each.
+    link: OnceLock<Link>,
     /// Whether clients were told that nobody has to take replies.
     is_served: AtomicBool,
 }
 
 impl Uplink {
     pub(crate) fn new(genie: Interface) -> Self {
-        Self { genie, wire: Mutex::default(), looked_at: OnceLock::new(), is_served: AtomicBool::new(false) }
+        let (looked_at, link) = (OnceLock::new(), OnceLock::new());
+        Self { genie, wire: Mutex::default(), looked_at, link, is_served: AtomicBool::new(false) }
     }
 
     /// Sends by this wire from now on.
@@ -46,6 +52,24 @@ impl Uplink {
         }
         *self.wire.lock() = Some(wire);
         Ok(())
+    }
+
+    /// Sends by this link, and receives what it leads to `station`, from now on.
+    pub(crate) fn attach_link(&self, link: &Link, station: impl Station) -> Result<(), Error> {
+        self.attach(ServerHandle::new(link.clone()))?;
+        if !link.lead_to(station) {
+            return Err(Error::Server(ServerError::misuse(format!(
+                "the frames that come by {} go elsewhere already",
+                link.name()
+            ))));
+        }
+        let _ = self.link.set(link.clone());
+        Ok(())
+    }
+
+    /// The link, if this is attached to one.
+    pub(crate) fn link(&self) -> Option<&Link> {
+        self.link.get()
     }
 
     pub(crate) fn wire(&self) -> Result<ServerHandle, ServerError> {

@@ -1,16 +1,20 @@
 //! Sending: a header, and a fragment of the client's output, in one request to the wire.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use genie_io::{ClientId, Incoming, Out, Pending, ServerError};
+use genie_memory::Buffer;
 use genie_sys::Errno;
+use smallvec::SmallVec;
 
-use super::Datagrams;
 use super::argument::{self, refusal};
 use super::counters::Counters;
 use super::options::Summing;
 use super::ports::State;
+use super::{Datagrams, Inner};
 use crate::checksum::{Checksum, ones_complement};
+use crate::driver::link::{Headed, Origin};
 use crate::packet::{Between, Header, Hosts};
 
 /// How long a reply takes at most.
@@ -22,13 +26,31 @@ struct Sending {
     client: ClientId,
     port: u16,
     is_sent: bool,
+    /// The link has it now, and says what becomes of it.
+    is_left: bool,
+}
+
+/// A datagram as it is sent: its headers, and data that is sent instead of the client's output.
+struct Framed {
+    head: SmallVec<[u8; 62]>,
+    copy: Option<Buffer>,
+    len: usize,
 }
 
 impl Datagrams {
     /// Sends a datagram, and replies when the wire has.
     pub(super) fn send(&self, mut request: Incoming) {
-        match self.transmit(&mut request) {
-            Ok((mut sending, pending, is_copied)) => {
+        let (framed, mut sending) = match self.framed(&request) {
+            Ok(framed) => framed,
+            Err(error) => return request.reply(Err(error)),
+        };
+        if let Some(link) = self.0.uplink.link() {
+            sending.is_left = true;
+            let (origin, port) = (Arc::clone(&self.0) as Arc<dyn Origin>, sending.port);
+            return link.send(request, Headed { head: framed.head, copy: framed.copy, origin, port });
+        }
+        match self.transmit(&mut request, framed, &sending) {
+            Ok((pending, is_copied)) => {
                 let request = if is_copied {
                     request.reply(Ok(()));
                     None
@@ -44,13 +66,34 @@ impl Datagrams {
                     }
                 });
             }
-            Err(error) => request.reply(Err(error)),
+            Err(error) => {
+                drop(sending);
+                request.reply(Err(error));
+            }
         }
     }
 
     /// Makes the request to the wire; also returns whether the client's output was copied.
-    fn transmit(&self, request: &mut Incoming) -> Result<(Sending, Pending<'static>, bool), ServerError> {
+    fn transmit(
+        &self,
+        request: &mut Incoming,
+        framed: Framed,
+        sending: &Sending,
+    ) -> Result<(Pending<'static>, bool), ServerError> {
         let (uplink, wire) = (&self.0.uplink, self.0.uplink.wire()?);
+        let Framed { head, copy, len } = framed;
+        if copy.is_none() && len > 0 {
+            let (pending, copied) = uplink.forward(&wire, &head, (request, 0..len), &[])?;
+            sending.count(|counters| counters.copied += copied as u64);
+            return Ok((pending, copied > 0));
+        }
+        let is_copied = copy.is_some();
+        let pending = uplink.send(&wire, &head, copy.map(Out::emulated_share), &[]);
+        Ok((pending.map_err(|failed| failed.error)?, is_copied))
+    }
+
+    /// Makes the datagram of a request, but for its data.
+    fn framed(&self, request: &Incoming) -> Result<(Framed, Sending), ServerError> {
         let (mut header, sending) = self.header(request)?;
         let is_v6 = matches!(header.hosts, Hosts::V6(_));
         let mut copy = None;
@@ -64,7 +107,7 @@ impl Datagrams {
             }
             Summing::Integrated => {
                 let output = request.output(0)?;
-                let mut buffer = uplink.genie.allocate(output.len())?;
+                let mut buffer = self.0.uplink.genie.allocate(output.len())?;
                 header.checksum =
                     header.udp_sum(ones_complement(Checksum::Internet.copy_data(&output, &mut buffer)));
                 sending.count(|counters| {
@@ -74,15 +117,8 @@ impl Datagrams {
                 copy = Some(buffer);
             }
         }
-        let bytes = header.build().map_err(|error| ServerError::new(error.to_string()))?;
-        if copy.is_none() && header.len > 0 {
-            let (pending, copied) = uplink.forward(&wire, &bytes, (request, 0..header.len.into()), &[])?;
-            sending.count(|counters| counters.copied += copied as u64);
-            return Ok((sending, pending, copied > 0));
-        }
-        let is_copied = copy.is_some();
-        let pending = uplink.send(&wire, &bytes, copy.map(Out::emulated_share), &[]);
-        Ok((sending, pending.map_err(|failed| failed.error)?, is_copied))
+        let head = header.build().map_err(|error| ServerError::new(error.to_string()))?;
+        Ok((Framed { head, copy, len: header.len.into() }, sending))
     }
 
     /// The header of a request's datagram, without a checksum, if it can be sent.
@@ -151,7 +187,7 @@ impl Datagrams {
         usage.sending += 1;
         let ports = Between { from: port, to: to.port() };
         let header = Header { stations, hosts, ports, len: len as u16, checksum: 0 };
-        Ok((header, Sending { server: self.clone(), client, port, is_sent: false }))
+        Ok((header, Sending { server: self.clone(), client, port, is_sent: false, is_left: false }))
     }
 }
 
@@ -163,16 +199,31 @@ impl Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        let mut state = self.server.0.state.lock();
-        let is_sent = self.is_sent;
+        if !self.is_left {
+            self.server.0.state.lock().has_sent(self.client, self.port, self.is_sent);
+        }
+    }
+}
+
+impl State {
+    /// What has become of one of the datagrams that a client may have on the wire.
+    fn has_sent(&mut self, client: ClientId, port: u16, is_sent: bool) {
         // The port may be closed, or another client's, by now.
-        let port = state.own(self.client, self.port).map_or(0, |_| self.port);
-        state.count(port, |counters| {
+        let port = self.own(client, port).map_or(0, |_| port);
+        self.count(port, |counters| {
             counters.sent += u64::from(is_sent);
             counters.unsent += u64::from(!is_sent);
         });
-        if let Some(usage) = state.clients.get_mut(&self.client) {
+        if let Some(usage) = self.clients.get_mut(&client) {
             usage.sending -= 1;
         }
+    }
+}
+
+impl Origin for Inner {
+    fn sent(&self, request: Incoming, port: u16, result: Result<(), ServerError>) {
+        // The client may send again in what follows the reply.
+        self.state.lock().has_sent(request.client().id, port, result.is_ok());
+        request.reply(result);
     }
 }

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use genie_io::{Interface, ServerHandle};
+use genie_io::Interface;
 use genie_sys::Errno;
 use genie_sys::bpf::Mode;
 
@@ -79,9 +79,7 @@ impl Host {
         let mut options = Options::on(kernel);
         adjust(&mut options);
         let datagrams = Datagrams::new(genie.clone(), adapter, options);
-        link.lead_to(datagrams.station());
-        let attached = datagrams.attach(ServerHandle::new(link.clone()));
-        attached.expect("the link is a wire, and nobody has the datagram server yet");
+        datagrams.attach_link(&link).expect("nobody has the link or the datagram server yet");
         Ok(Self { datagrams, link, interface, driver, how })
     }
 }

@@ -22,10 +22,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use genie_io::{ClientId, Completer, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie_io::{ClientId, Completer, Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie_memory::{Buffer, Data};
 use genie_sys::fork::Maker;
 use genie_sys::lock::{Mutex, MutexGuard};
 use genie_sys::{Condvar, Errno};
+use smallvec::SmallVec;
 
 use super::rings::{Counters, Rings};
 use crate::wire::{Station, TRANSMIT};
@@ -84,11 +86,34 @@ struct Inner {
     maker: Maker,
 }
 
-/// The requests that wait to be sent.
+/// The frames that wait to be sent.
 #[derive(Default)]
 struct List {
-    waiting: Vec<Incoming>,
+    waiting: Vec<Waiting>,
     latest: Option<Instant>,
+}
+
+/// A frame that waits to be sent: a request's output, behind headers of this process's own if it has any.
+struct Waiting {
+    request: Incoming,
+    headed: Option<Headed>,
+}
+
+/// What a server in this process sends: a request of a client of its own, whose output is the frame's data.
+pub(crate) struct Headed {
+    pub(crate) head: SmallVec<[u8; 62]>,
+    /// Data that is sent instead of the output.
+    pub(crate) copy: Option<Buffer>,
+    /// Who replies to the request.
+    pub(crate) origin: Arc<dyn Origin>,
+    /// By which the origin knows the frame.
+    pub(crate) port: u16,
+}
+
+/// A server in this process whose clients' requests are frames. It replies to them.
+pub(crate) trait Origin: Send + Sync {
+    /// A frame has been sent, or will not be.
+    fn sent(&self, request: Incoming, port: u16, result: Result<(), ServerError>);
 }
 
 /// What has become of frames that were to be sent.
@@ -148,12 +173,19 @@ impl Link {
         self.0.rings.lock_made_by(self.0.maker).map_or_else(Counters::default, |rings| rings.counters())
     }
 
-    fn transmit(&self, request: Incoming) {
+    /// Sends the data of a request that a client has made of a server in this process.
+    pub(crate) fn send(&self, request: Incoming, headed: Headed) {
+        self.transmit(Waiting { request, headed: Some(headed) });
+    }
+
+    fn transmit(&self, waiting: Waiting) {
         let inner = &self.0;
         let now = Instant::now();
         let mut list = inner.list.lock();
-        let refused = match request.output(0) {
+        let refused = match waiting.frame() {
             Err(error) => Some(ServerError::from(error)),
+            // Whoever has aborted it did not find it in the list.
+            Ok(_) if waiting.request.is_aborted() => Some(Error::Aborted.into()),
             Ok(_) if list.waiting.len() >= inner.options.waiting => {
                 let message =
                     format!("{} frames wait to be sent by {} already", list.waiting.len(), inner.interface);
@@ -163,11 +195,11 @@ impl Link {
         };
         if let Some(error) = refused {
             drop(list);
-            return request.reply(Err(error));
+            return waiting.end(Err(error));
         }
         let is_alone = list.waiting.is_empty() && list.latest.is_none_or(|latest| now - latest > SOON);
         list.latest = Some(now);
-        list.waiting.push(request);
+        list.waiting.push(waiting);
         let is_full = list.waiting.len() >= inner.options.batch;
         drop(list);
         if is_alone || is_full {
@@ -208,12 +240,13 @@ impl Link {
         request.reply(result);
     }
 
-    fn let_go(&self, is_gone: impl Fn(&Incoming) -> bool) {
+    /// Ends requests that wait to be sent: those of a client that has left, or one that is aborted.
+    pub(crate) fn let_go(&self, is_gone: impl Fn(&Incoming) -> bool) {
         let mut list = self.0.list.lock();
-        let gone: Vec<_> = list.waiting.extract_if(.., |request| is_gone(request)).collect();
-        // They are dropped without the lock, since dropping them replies.
+        let gone: Vec<_> = list.waiting.extract_if(.., |waiting| is_gone(&waiting.request)).collect();
+        // They end without the lock, since that replies.
         drop(list);
-        drop(gone);
+        gone.into_iter().for_each(|waiting| waiting.end(Err(Error::Aborted.into())));
     }
 }
 
@@ -247,12 +280,12 @@ impl Inner {
             Ok(()) => drop(self.list.lock().waiting.splice(..0, left)),
             Err(errno) => {
                 count += left.len();
-                left.into_iter().for_each(|request| request.reply(Err(self.failed(errno))));
+                left.into_iter().for_each(|waiting| waiting.end(Err(self.failed(errno))));
             }
         }
-        for (at, request) in waiting.drain(..).enumerate() {
+        for (at, waiting) in waiting.drain(..).enumerate() {
             let is_refused = outcome.refused.binary_search(&at).is_ok();
-            request.reply(if is_refused { Err(self.too_long()) } else { Ok(()) });
+            waiting.end(if is_refused { Err(self.too_long()) } else { Ok(()) });
         }
         // The next ones need no memory of their own.
         let mut list = self.list.lock();
@@ -266,13 +299,13 @@ impl Inner {
     fn put_and_send(
         &self,
         rings: &mut dyn Rings,
-        waiting: &[Incoming],
+        waiting: &[Waiting],
         outcome: &mut Outcome,
     ) -> Result<(), Errno> {
         let mut attempts = 0;
-        for (put, request) in waiting.iter().enumerate() {
+        for (put, waiting) in waiting.iter().enumerate() {
             // A client that is gone has taken its bytes away.
-            let Ok(frame) = request.output(0) else { continue };
+            let Ok(frame) = waiting.frame() else { continue };
             loop {
                 match rings.put(&frame) {
                     Ok(true) => break,
@@ -323,6 +356,28 @@ impl Inner {
     fn failed(&self, errno: Errno) -> ServerError {
         let message = format!("the interface {} has failed: {errno}", self.interface);
         ServerError { code: errno.raw_os_error(), message }
+    }
+}
+
+impl Waiting {
+    fn frame(&self) -> Result<Data<'_>, Error> {
+        let Some(Headed { head, copy, .. }) = &self.headed else { return self.request.output(0) };
+        let mut frame = Data::from(&head[..]);
+        match copy {
+            Some(copy) => frame.append(copy[..].into()),
+            None if self.request.is_empty() => {}
+            None => frame.append(self.request.output(0)?),
+        }
+        Ok(frame)
+    }
+
+    /// Replies.
+    fn end(self, result: Result<(), ServerError>) {
+        let Self { request, headed } = self;
+        match headed {
+            Some(Headed { origin, port, .. }) => origin.sent(request, port, result),
+            None => request.reply(result),
+        }
     }
 }
 
@@ -401,7 +456,7 @@ impl Server for Link {
 
     fn request(&self, request: Incoming) {
         match request.service() {
-            TRANSMIT => self.transmit(request),
+            TRANSMIT => self.transmit(Waiting { request, headed: None }),
             service => self.claim(request, service == CLAIM),
         }
     }

@@ -10,7 +10,7 @@ use genie_conformance::{Guard, Setup};
 use genie_io::{Error, In, Interface, Limits, Out, ServerHandle};
 use genie_memory::{Data, GranuleKind};
 use genie_net::adapter::{Pool, Pooled};
-use genie_net::datagram::{Datagrams, Open, Options, Socket};
+use genie_net::datagram::{Datagrams, Open, Options, SEND, Socket, send_argument};
 use genie_net::driver::{self, Counters, Link, Rings};
 use genie_net::wire::TRANSMIT;
 use genie_net::{Frame, Wire, wire};
@@ -153,8 +153,7 @@ fn host(genie: &Interface, far: &Far) -> (Datagrams, ServerHandle) {
     let options = Options::new(station, [host]).neighbour(host, station);
     let server = Datagrams::new(genie.clone(), Box::new(Pooled::new(pool)), options);
     let link = Link::new("far0", far.clone(), driver::Options::default()).expect("descriptors");
-    assert!(link.lead_to(server.station()));
-    server.attach(ServerHandle::new(link)).expect("it is a wire");
+    server.attach_link(&link).expect("nobody has either");
     (server.clone(), ServerHandle::new(server))
 }
 
@@ -202,6 +201,26 @@ fn frames_wait_where_the_ring_is_full_and_keep_their_order() {
     }
     let first: Vec<_> = far.0.sent.lock().iter().map(|frame| frame[0]).collect();
     assert_eq!(first, (1..12).collect::<Vec<u8>>());
+}
+
+#[test]
+fn a_datagram_that_waits_to_be_sent_is_aborted_and_counted_and_the_others_go() {
+    let (genie, far) = (interface(), Far::new());
+    let (_server, handle) = host(&genie, &far);
+    let socket = Socket::open(&genie, &handle, &Open::default()).expect("a port");
+    far.0.room.store(0, Ordering::Relaxed);
+    let argument = send_argument(socket.port(), Some((std::net::Ipv4Addr::new(10, 0, 0, 1), 7).into()));
+    let submit =
+        |byte: u8| genie.request(&handle, SEND).out(Out::copy(&[byte; 60])).argument(&argument).submit();
+    let [first, second, third] = [1, 2, 3].map(|byte| submit(byte).expect("there is room"));
+    let aborted = second.abort().expect_err("it waits");
+    assert!(matches!(aborted.error, Error::Aborted), "{aborted}");
+    far.0.room.store(usize::MAX, Ordering::Relaxed);
+    [first, third].into_iter().for_each(|pending| drop(pending.sync().expect("it is sent")));
+    let sent: Vec<_> = far.0.sent.lock().iter().map(|frame| frame[42]).collect();
+    assert_eq!(sent, [1, 3]);
+    let counters = socket.statistics().expect("counters");
+    assert_eq!((counters.sent, counters.unsent), (2, 1));
 }
 
 #[test]

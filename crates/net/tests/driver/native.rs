@@ -207,8 +207,7 @@ fn datagrams_of_the_kernels_sockets_are_swapped_and_answered_whoever_has_summed_
     options.mtu = 9000;
     let datagrams = Datagrams::new(genie.clone(), Box::new(xdp.adapter()), options);
     let link = Link::new(&ours.interface.name, xdp, driver::Options::default()).expect("descriptors");
-    assert!(link.lead_to(datagrams.station()));
-    datagrams.attach(ServerHandle::new(link.clone())).expect("it is a wire");
+    datagrams.attach_link(&link).expect("nobody has either");
     let socket =
         Socket::open(&genie, &ServerHandle::new(datagrams.clone()), &Open::default()).expect("a port");
     let kernels = kernel(theirs, false);

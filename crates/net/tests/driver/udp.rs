@@ -53,8 +53,7 @@ impl Host {
         let server = Datagrams::new(genie.clone(), level.adapter(genie.space()), options);
         let rings = ours.namespace.enter(|| PacketSocket::open(name, &hosts).expect("a packet socket"));
         let link = Link::new(name, rings, driver::Options::default()).expect("descriptors");
-        assert!(link.lead_to(server.station()));
-        server.attach(ServerHandle::new(link.clone())).expect("it is a wire");
+        server.attach_link(&link).expect("nobody has either");
         let handle = ServerHandle::new(server.clone());
         let socket = Socket::open(&genie, &handle, &Open::default()).expect("a port");
         Self { genie, server, link, socket }
