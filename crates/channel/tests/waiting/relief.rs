@@ -196,6 +196,9 @@ fn long_requests_keep_no_other_client_waiting() {
 fn where_there_is_one_thread_clients_take_turns_at_long_requests() {
     let scene = Scene::new(ServeOptions { most_threads: 1, ..options() });
     let (_finally, first, second) = (scene.finally(), scene.client(), scene.client());
+    // A client is connected before the server looks at its ring.
+    scene.server.let_go(7);
+    drop(second.submit(7).sync().expect("a reply"));
     let held = first.submit(1);
     scene.server.await_all(&[Event::Called(1)]);
     let pending: Vec<_> = (2..=6).flat_map(|number| [first.submit(number), second.submit(number)]).collect();
