@@ -24,6 +24,8 @@ pub type Flip = (usize, u8);
 #[derive(Debug, Clone)]
 pub struct Frame<'f> {
     bytes: Bytes<'f>,
+    /// How many of the bytes are in front of it.
+    behind: usize,
     flips: &'f [Flip],
     tally: Option<&'f Tally>,
     is_unsummed: bool,
@@ -61,7 +63,7 @@ impl<'f> Frame<'f> {
 
     /// A frame in which bits were turned over that its own check did not find.
     pub fn damaged(bytes: Data<'f>, flips: &'f [Flip]) -> Self {
-        Self { bytes: Bytes::Sent(bytes), flips, tally: None, is_unsummed: false }
+        Self { bytes: Bytes::Sent(bytes), behind: 0, flips, tally: None, is_unsummed: false }
     }
 
     /// The same frame, of which the sender's kernel may have left the transport checksum to a device, and there was none: where the sum of
@@ -72,20 +74,32 @@ impl<'f> Frame<'f> {
         Self { is_unsummed: true, ..self }
     }
 
+    /// What is behind the first `len` bytes, as a frame: what another protocol's header carries. Nothing, if there are fewer.
+    #[must_use]
+    pub fn behind(self, len: usize) -> Self {
+        Self { behind: self.behind + len.min(self.len()), ..self }
+    }
+
     pub(crate) fn is_unsummed(&self) -> bool {
         self.is_unsummed
     }
 
     /// A frame that a device has stored. When an adapter has [taken](Frame::take_buffers) the buffers, it has no bytes any more.
     pub(crate) fn in_buffers(buffers: &'f Buffers) -> Self {
-        Self { bytes: Bytes::Stored(buffers), flips: &[], tally: None, is_unsummed: false }
+        Self { bytes: Bytes::Stored(buffers), behind: 0, flips: &[], tally: None, is_unsummed: false }
     }
 
     /// The buffers that hold the frame, narrowed to its bytes; none if it is in no buffers, or these may not leave the device.
     pub(crate) fn take_buffers(&self) -> Option<SmallVec<[Overlay; 2]>> {
         match &self.bytes {
             Bytes::Stored(buffers) if buffers.may_leave.get() => {
-                Some(buffers.parts.borrow_mut().drain(..).map(|(whole, part)| whole.part(part)).collect())
+                let mut behind = self.behind;
+                let narrowed = |(whole, part): (Overlay, Range<usize>)| {
+                    let start = part.start + behind.min(part.len());
+                    behind -= start - part.start;
+                    whole.part(start..part.end)
+                };
+                Some(buffers.parts.borrow_mut().drain(..).map(narrowed).collect())
             }
             _ => None,
         }
@@ -98,10 +112,12 @@ impl<'f> Frame<'f> {
 
     /// How many bytes it has.
     pub fn len(&self) -> usize {
-        match &self.bytes {
+        let len = match &self.bytes {
             Bytes::Sent(bytes) => bytes.len(),
             Bytes::Stored(buffers) => buffers.parts.borrow().iter().map(|(_, part)| part.len()).sum(),
-        }
+        };
+        // The buffers may have been taken.
+        len.saturating_sub(self.behind)
     }
 
     /// Whether it has none.
@@ -188,6 +204,10 @@ impl<'f> Frame<'f> {
     }
 
     fn with<R>(&self, see: impl FnOnce(&Data<'_>) -> R) -> R {
+        let see = |all: &Data<'_>| match self.behind {
+            0 => see(all),
+            behind => see(&all.part(behind.min(all.len())..all.len())),
+        };
         match &self.bytes {
             Bytes::Sent(bytes) => see(bytes),
             Bytes::Stored(buffers) => {
@@ -207,8 +227,10 @@ impl<'f> Frame<'f> {
     }
 
     fn flips_in(&self, range: &Range<usize>) -> impl Iterator<Item = Flip> + use<'f> {
-        let range = range.clone();
-        self.flips.iter().copied().filter(move |(place, _)| range.contains(place))
+        let (range, behind) = (range.clone(), self.behind);
+        let places =
+            self.flips.iter().filter_map(move |(place, bits)| Some((place.checked_sub(behind)?, *bits)));
+        places.filter(move |(place, _)| range.contains(place))
     }
 }
 
@@ -270,8 +292,8 @@ mod tests {
             cuts.sort_unstable();
             for kind in Checksum::ALL {
                 let memory = setup.space("frames", 4 << 20).expect("memory");
-                let memory = Overlays::reserve(&memory, 0, bytes.len(), 2).expect("two buffers");
-                let [stored, plain] = [(); 2].map(|()| memory.allocate().expect("a buffer"));
+                let memory = Overlays::reserve(&memory, 0, bytes.len(), 3).expect("three buffers");
+                let [stored, plain, rest] = [(); 3].map(|()| memory.allocate().expect("a buffer"));
                 let mut sums = [Sum::new(kind), Sum::new(kind)];
                 for part in cuts.windows(2) {
                     let part = part[0]..part[1];
@@ -289,12 +311,46 @@ mod tests {
                     }
                 }
                 let whole = ones_complement(Checksum::Internet.of(&expected));
+                for part in [0, bytes.len() / 2, bytes.len()].map(|at| at..bytes.len()) {
+                    let (behind, len) = (frame.clone().behind(part.start), part.len());
+                    prop_assert_eq!(behind.len(), len);
+                    behind.store(0..len, &rest.data().part(0..len));
+                    prop_assert_eq!(rest.data().part(0..len).mismatch(&expected[part]), None);
+                }
                 // Zero and 0xffff are one number.
                 prop_assert_eq!(tally.sum() % 0xffff, whole % 0xffff);
                 prop_assert_eq!(stored.data().mismatch(&expected), None);
                 prop_assert_eq!(plain.data().mismatch(&expected), None);
                 prop_assert_eq!(sums.map(Sum::finish), [kind.of(&expected); 2]);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_taken_of_a_frame_behind_a_header_begins_behind_it() {
+        let setup = Setup { guard: Guard::Never, ..Setup::plain(GranuleKind::Base) };
+        let memory = setup.space("frames", 4 << 20).expect("memory");
+        let overlays = Overlays::reserve(&memory, 0, 100, 2).expect("two buffers");
+        // In the first buffer, in between, in the second one, and all.
+        for header in [0, 3, 60, 75, 80] {
+            let buffers = Buffers::default();
+            for (first, part) in [(0, 20..80), (60, 10..30)] {
+                let overlay = overlays.allocate().expect("a buffer");
+                let bytes: Vec<u8> = (first..).take(part.len()).collect();
+                overlay.data().part(part.clone()).copy_from(&bytes);
+                buffers.push(overlay, part);
+            }
+            buffers.let_leave(true);
+            let frame = Frame::in_buffers(&buffers).behind(header);
+            let mut expected: Vec<u8> = (0..80).collect();
+            let expected = expected.split_off(header);
+            let mut read = vec![0; 100];
+            let len = frame.read(0, &mut read);
+            assert_eq!((len, &read[..len]), (frame.len(), &expected[..]));
+            let mut taken = Data::default();
+            let parts = frame.take_buffers().expect("they may leave");
+            parts.iter().for_each(|part| taken.append(part.data().into_data()));
+            assert_eq!((taken.mismatch(&expected), taken.len(), frame.len()), (None, expected.len(), 0));
         }
     }
 }

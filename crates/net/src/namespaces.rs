@@ -52,7 +52,8 @@ pub struct End {
 }
 
 impl Pair {
-    /// Makes them, with a link of this MTU, of 68 to 65,535 bytes; IPv6 needs 1,280. The interfaces are `genie0` and `genie1`.
+    /// Makes them, with a link of this MTU, of 68 to 65,535 bytes; IPv6 needs 1,280. The interfaces are `genie0` and `genie1`,
+    /// with the stations 02:00:71:00:00:01 and 02:00:71:00:00:02.
     ///
     /// # Errors
     /// A right is missing, or the kernel has no veth, or no IPv6.

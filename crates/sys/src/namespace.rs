@@ -95,6 +95,13 @@ impl Namespace {
     }
 }
 
+impl From<OwnedFd> for Namespace {
+    /// One whose descriptor another process has passed.
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(Arc::new(descriptor))
+    }
+}
+
 impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

@@ -11,8 +11,10 @@ use crate::adapter::{Adapter, Counters, Dropped, Free, Piece, Received, Support}
 
 /// An adapter of a driver that stores frames in buffers of one pool: pooled in-host buffering by a device (§6.1). The host copies nothing.
 ///
+/// Clones take buffers of the same pool; what each does from then on it counts for itself.
+///
 /// Limits: a frame that is in no such buffers, or comes when only the driver's reserve is left, is dropped, and counted.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Native {
     pool: Overlays,
     /// How many buffers in the ring may leave it.
