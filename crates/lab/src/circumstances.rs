@@ -1,5 +1,5 @@
 //! Circumstances of a machine that can change from one run to the next: its clock's frequency and the frequency's governor,
-//! its caches, and which events may be counted.
+//! its caches, and which events may be counted, and what the kernel's interfaces allow.
 //!
 //! Limits: a virtual machine mostly tells none of this; unknown facts are absent.
 
@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::counter::{Counting, Event};
+use crate::medium;
 
 const CPU: &str = "/sys/devices/system/cpu/cpu0";
 
@@ -29,6 +30,8 @@ pub struct Circumstances {
     pub transparent_huge_pages: Option<String>,
     /// Whether instructions can be counted; none in runs of versions that did not try.
     pub instructions: Option<Counting>,
+    /// Why there is no AF_XDP here; none where there is, and in runs of versions that did not try.
+    pub xdp_lack: Option<String>,
 }
 
 impl Circumstances {
@@ -45,6 +48,7 @@ impl Circumstances {
             transparent_huge_pages: text(Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled"))
                 .and_then(|modes| chosen(&modes)),
             instructions: Some(Counting::of(Event::Instructions)),
+            xdp_lack: medium::xdp_lack().map(str::to_owned),
         }
     }
 }

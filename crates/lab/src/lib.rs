@@ -21,6 +21,7 @@ pub mod interface;
 pub mod length;
 pub mod machine;
 pub mod measurement;
+pub mod medium;
 pub mod memory_server;
 pub mod model;
 pub mod operations;

@@ -24,15 +24,18 @@ mod receiver;
 mod seats;
 mod stage;
 
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use genie::{Pending, Scheme};
+use genie_net::namespaces::Pair;
 use rustix::process::Pid;
 
 use crate::clock::{CpuClock, now_ns};
 use crate::error::{Error, Result};
 use crate::interface::Granule;
+use crate::medium::{self, Copied, Medium};
 use crate::operations::OperationTime;
 use crate::peer::Peer;
 use client::Client;
@@ -79,6 +82,8 @@ pub struct Transferred {
     pub count: Option<u64>,
     /// How long operations took at the sender and at the receiver, where that was measured.
     pub operations: [Vec<OperationTime>; 2],
+    /// What was copied to bring the frames over a link of the kernel's, where the hosts' datagram servers are in the clients' processes.
+    pub brought: Option<Copied>,
     /// What the sender's interface did.
     pub output: Effect,
     /// What the receiver's interface did.
@@ -95,6 +100,8 @@ pub struct Parties {
     /// Datagram servers in processes of their own.
     servers: Vec<Peer>,
     stage: Rc<Stage>,
+    /// The kernel's link between the hosts, if that is their medium.
+    _pair: Option<Pair>,
     route: Route,
     seed: u64,
 }
@@ -117,17 +124,23 @@ impl Parties {
     /// A process does not start, or there is no memory.
     pub fn join(stage: &Rc<Stage>, route: Route) -> Result<Self> {
         let number = stage.number();
+        let pair = (route.medium() == Medium::Xdp).then(|| Pair::new(medium::MTU)).transpose();
+        let pair = pair.map_err(|error| Error::Peer(error.to_string()))?;
+        let namespace = |end: End| pair.as_ref().map(|pair| &pair.ends[end as usize].namespace);
         // The wire is there before the sender looks for it.
-        let (theirs, their_server) = stage.attending(route, number, End::Receiver)?;
+        let (theirs, their_server) =
+            stage.attending(route, number, End::Receiver, namespace(End::Receiver))?;
         let receiver = Peer::start(ROLE, Some(stage.seat(route, End::Receiver)))?;
-        receiver.order(&Order::Attend(theirs), &[], "it connected to its server")?;
-        let (ours, our_server) = stage.attending(route, number, End::Sender)?;
+        let descriptors: Vec<_> = namespace(End::Receiver).into_iter().map(AsFd::as_fd).collect();
+        receiver.order(&Order::Attend(theirs), &descriptors, "it connected to its server")?;
+        let (ours, our_server) = stage.attending(route, number, End::Sender, namespace(End::Sender))?;
         Ok(Self {
-            client: Client::open(&ours)?,
+            client: Client::open(&ours, namespace(End::Sender))?,
             clock: CpuClock::of_process(),
             receiver,
             servers: our_server.into_iter().chain(their_server).collect(),
             stage: Rc::clone(stage),
+            _pair: pair,
             route,
             seed: 0,
         })
@@ -168,6 +181,7 @@ impl Parties {
             self.client.record();
         }
         let client = &mut self.client;
+        let before = client.driver.brought();
         let sent_ns = now_ns();
         let sent = meter.around(|| client.transmit(transfer.output, prepared));
         let waiting_ns = now_ns();
@@ -177,6 +191,7 @@ impl Parties {
         };
         let received = self.received();
         let output = self.take_reply(pending, &mut meter)?;
+        let sent = self.client.driver.brought_since(before);
         let operations = if records { self.client.recorded() } else { Vec::new() };
         let received = received?;
         let metered = meter.finish()?.with(received.metered);
@@ -194,6 +209,7 @@ impl Parties {
             cpu: metered.cpu,
             count: metered.count,
             operations: [operations, received.operations],
+            brought: sent.zip(received.brought).map(|(sent, taken)| sent + taken),
             output,
             input: received.effect,
         })
@@ -223,6 +239,7 @@ impl Parties {
 
     fn take_reply(&mut self, pending: Pending<'_>, meter: &mut Meter) -> Result<Effect> {
         while !pending.is_replied() {
+            self.client.driver.attend()?;
             std::thread::yield_now();
         }
         let replied = meter.around(|| pending.sync());

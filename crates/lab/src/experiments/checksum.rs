@@ -24,6 +24,7 @@ use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use crate::findings::{Conclusion, Scale, Table, row};
 use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
+use crate::medium::Medium;
 use crate::parties::{Network, Place, Route, Transfer};
 use genie_net::Rate;
 use genie_net::datagram::Summing;
@@ -125,7 +126,7 @@ fn sweep(options: &Options) -> Sweep {
     };
     let setting = |passing: Passing| {
         let of = |summing| Network {
-            rate: Rate::Unlimited,
+            medium: Medium::Wire(Rate::Unlimited),
             calibrated: passing == Passing::Calibrated,
             place: Place::InProcess,
             summing,

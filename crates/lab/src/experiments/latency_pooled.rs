@@ -12,8 +12,8 @@ use genie_net::Rate;
 use super::curves::Paper;
 use super::described::{Described, Measuring};
 use super::latency::{PAPER_LEN, schemes};
-use super::reading::{Reading, ends, findings};
-use super::transfers::{Course, Passing, Subject};
+use super::reading::{Reading, ends};
+use super::transfers::{Course, Subject};
 use crate::amounts::significant;
 use crate::experiment::{Claim, Declaration};
 use crate::findings::{Conclusion, Finding, Judgement};
@@ -67,7 +67,7 @@ static DECLARATION: Declaration = Declaration {
         "data length, 4 to 60 KiB",
         "scheme, the same at both ends",
         "alignment",
-        "rate of the network",
+        "medium: a wire by its rate, or AF_XDP",
         "thresholds",
     ],
     needs: &[],
@@ -100,14 +100,12 @@ fn is_migrant(scheme: &str) -> bool {
     Scheme::ALL.into_iter().any(|one| one.name() == scheme && one.allocation() == Allocation::Migrant)
 }
 
-/// Verdicts by the time that 60 KiB take without a limit of the rate, with thresholds off: there schemes differ most.
+/// Verdicts by the time that 60 KiB take.
 fn verdicts(measurements: &Measurements) -> Vec<Finding> {
-    let [aligned, unaligned] = [ALIGNED, UNALIGNED].map(|figure| {
-        COURSE.reading(measurements, (Rate::Unlimited, Passing::Off), figure, Quantity::Latency)
-    });
-    let judgements =
-        vec![aligned_alike(&aligned), three_groups(&unaligned), alignment_decides([&aligned, &unaligned])];
-    findings(&DECLARATION, Ok(judgements))
+    COURSE.findings(&DECLARATION, measurements, |reading| {
+        let [aligned, unaligned] = [ALIGNED, UNALIGNED].map(|figure| reading(figure, Quantity::Latency));
+        vec![aligned_alike(&aligned), three_groups(&unaligned), alignment_decides([&aligned, &unaligned])]
+    })
 }
 
 /// The least and the greatest time of some schemes.

@@ -13,8 +13,8 @@ use genie_net::transfer::{HEADER, Receiving, Shape};
 use super::curves::Paper;
 use super::described::{Described, Measuring};
 use super::latency::PAPER_LEN;
-use super::reading::{Reading, findings};
-use super::transfers::{Course, Passing, Subject};
+use super::reading::Reading;
+use super::transfers::{Course, Subject};
 use crate::amounts::significant;
 use crate::experiment::{Claim, Declaration};
 use crate::findings::{Conclusion, Finding, Judgement};
@@ -96,7 +96,7 @@ static DECLARATION: Declaration = Declaration {
         "data length, 4 to 60 KiB",
         "length of packets, sent and expected",
         "alignment",
-        "rate of the network",
+        "medium: a wire by its rate, or AF_XDP",
         "thresholds",
     ],
     needs: &[],
@@ -137,7 +137,7 @@ fn conclude(measurements: &Measurements) -> Conclusion {
     COURSE.conclude(measurements, &papers(), |_| true, verdicts(measurements))
 }
 
-/// The two figures without a limit of the rate, with thresholds off: there the curves differ most.
+/// The two figures over one medium.
 struct Found<'m> {
     pooled: Reading<'m>,
     demultiplexed: Reading<'m>,
@@ -146,22 +146,21 @@ struct Found<'m> {
 }
 
 fn verdicts(measurements: &Measurements) -> Vec<Finding> {
-    let reading =
-        |figure, quantity| COURSE.reading(measurements, (Rate::Unlimited, Passing::Off), figure, quantity);
-    let found = Found {
-        pooled: reading(POOLED, Quantity::Latency),
-        demultiplexed: reading(DEMULTIPLEXED, Quantity::Latency),
-        copied: reading(DEMULTIPLEXED, Quantity::Bytes),
-    };
-    let judgements = vec![
-        found.splitting_little(),
-        found.alignment_of_all(),
-        found.misaligned_beats_copy(),
-        found.any_buffer(),
-        found.mismatch(),
-        found.tracking(),
-    ];
-    findings(&DECLARATION, Ok(judgements))
+    COURSE.findings(&DECLARATION, measurements, |reading| {
+        let found = Found {
+            pooled: reading(POOLED, Quantity::Latency),
+            demultiplexed: reading(DEMULTIPLEXED, Quantity::Latency),
+            copied: reading(DEMULTIPLEXED, Quantity::Bytes),
+        };
+        vec![
+            found.splitting_little(),
+            found.alignment_of_all(),
+            found.misaligned_beats_copy(),
+            found.any_buffer(),
+            found.mismatch(),
+            found.tracking(),
+        ]
+    })
 }
 
 /// The median at 60 KiB.

@@ -144,6 +144,29 @@ pub(super) fn findings(declaration: &Declaration, judgements: Result<Vec<Judgeme
     claims.iter().zip(judgements).map(|(claim, judgement)| Finding::of(claim.id, judgement)).collect()
 }
 
+/// What became of AF_XDP where it was not to be had, as a sentence.
+pub(super) fn left_out(measurements: &Measurements) -> Option<String> {
+    let lack = measurements.circumstances.xdp_lack.as_ref()?;
+    Some(format!("AF_XDP was left out: {lack}."))
+}
+
+/// The judgements over the wire, each with what is found over AF_XDP, where that was measured.
+pub(super) fn beside(wire: Vec<Judgement>, xdp: Vec<Judgement>) -> Vec<Judgement> {
+    let mut xdp = xdp.into_iter();
+    let both = |wire: Judgement| {
+        let over = xdp.next().unwrap_or(Err(String::new()));
+        let (holds, found) = wire?;
+        let over = over.map_or_else(
+            |_| String::new(),
+            |(holds, found)| {
+                format!(" Over AF_XDP it {}: {found}", if holds { "holds" } else { "does not hold" })
+            },
+        );
+        Ok((holds, found + &over))
+    };
+    wire.into_iter().map(both).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +175,20 @@ mod tests {
     fn settings_make_file_names_and_shares_have_a_sign_where_they_are_not_zero() {
         assert_eq!(slug("10 Gbit/s"), "10-gbit-s");
         assert_eq!([0.604, -0.003, -0.01].map(per_cent), ["60 %", "0 %", "-1 %"]);
+    }
+
+    #[test]
+    fn what_is_found_over_af_xdp_stands_behind_the_wires_verdict_and_does_not_change_it() {
+        let judged = |holds, found: &str| Ok((holds, found.to_owned()));
+        let wire = vec![judged(true, "A."), judged(false, "B."), judged(true, "C."), Err("D.".to_owned())];
+        let xdp = vec![judged(false, "a."), judged(true, "b."), Err("none".to_owned())];
+        let both = [
+            judged(true, "A. Over AF_XDP it does not hold: a."),
+            judged(false, "B. Over AF_XDP it holds: b."),
+            judged(true, "C."),
+            Err("D.".to_owned()),
+        ];
+        assert_eq!(beside(wire, xdp), both);
     }
 
     #[test]

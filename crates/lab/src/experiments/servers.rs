@@ -1,6 +1,6 @@
 //! `servers`: protocol servers in their clients' processes and in processes of their own, by length and scheme.
 //!
-//! How: at each end of a wire is a datagram server ([`genie_net::datagram`]) over an adapter with early demultiplexing, so requests that wait
+//! How: at each end of a wire, or of a link of the kernel's by AF_XDP, is a datagram server ([`genie_net::datagram`]) over an adapter with early demultiplexing, so requests that wait
 //! are posted. In process it is called like a server in the kernel. In a process of its own it sits on its client's CPU and
 //! sleeps while it has nothing to do, so that control changes hands by a switch between processes, as on the papers'
 //! machines. Servers of both kinds take turns. The *overhead* of user-level servers is the difference of the medians, and a
@@ -13,13 +13,15 @@ use genie::Scheme;
 
 use super::described::{Described, Measuring};
 use super::latency::{PAPER_LEN, shown};
-use super::reading::{MISSING, Reading, headings, shown as shown_number, slug};
+use super::reading::{MISSING, Reading, headings, left_out, shown as shown_number, slug};
 use super::sweep::{Setting, Sweep};
 use super::turns::Subject;
 use crate::amounts::significant;
 use crate::experiment::{Claim, Declaration, Options};
 use crate::findings::{Axis, Conclusion, Curve, Figure, Scale, Table, row};
+use crate::length;
 use crate::measurement::{Measurements, Quantity};
+use crate::medium::{BY_DRIVER, BY_KERNEL, Medium};
 use crate::model::fit::{self, Line};
 use crate::papers::brustoloni::{self, ServerThroughput};
 use crate::parties::{Network, Place, Route, Transfer};
@@ -33,13 +35,17 @@ const SCHEMES: [Scheme; 3] = [Scheme::Copy, Scheme::EmulatedCopy, Scheme::Emulat
 /// Where the servers are.
 const PLACES: [(Place, &str); 2] = [(Place::InProcess, "in process"), (Place::OwnProcess, "own process")];
 
-/// The rates of the wire, and whether thresholds are calibrated; first, what the papers had.
-const SETTINGS: [(Rate, bool); 4] = [
-    (Rate::Bits(512_000_000), false),
-    (Rate::Bits(512_000_000), true),
-    (Rate::Unlimited, false),
-    (Rate::Unlimited, true),
+/// The media, and whether thresholds are calibrated; first, what the papers had.
+const SETTINGS: [(Medium, bool); 6] = [
+    (Medium::Wire(Rate::Bits(512_000_000)), false),
+    (Medium::Wire(Rate::Bits(512_000_000)), true),
+    (Medium::Wire(Rate::Unlimited), false),
+    (Medium::Wire(Rate::Unlimited), true),
+    (Medium::Xdp, false),
+    (Medium::Xdp, true),
 ];
+/// The first of these that is not over a wire.
+const XDP: usize = 4;
 
 const LENGTHS: [usize; 9] =
     [4, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 48 << 10, PAPER_LEN as usize];
@@ -86,7 +92,7 @@ static DECLARATION: Declaration = Declaration {
         "data length, 4 B to 60 KiB",
         "scheme of the clients",
         "where the datagram servers are",
-        "rate of the wire",
+        "medium: a wire by its rate, or AF_XDP",
         "thresholds off or calibrated",
     ],
     needs: &[],
@@ -100,21 +106,22 @@ fn sweep(options: &Options) -> Sweep {
             transfer: Transfer::of(scheme, 0),
         })
     });
-    let setting = |of: &(Rate, bool)| {
-        let (lengths, (rate, calibrated)): (&[usize], _) =
-            (if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }, *of);
-        let routes = PLACES
-            .map(|(place, _)| Route::Datagrams(Network { rate, calibrated, place, summing: Summing::None }));
-        Setting { name: name(*of), ..Setting::only(options, routes.to_vec(), lengths, SECONDS) }
+    let setting = |of: (Medium, bool)| {
+        let (lengths, (medium, calibrated)): (&[usize], _) =
+            (if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }, of);
+        let routes = PLACES.map(|(place, _)| {
+            Route::Datagrams(Network { medium, calibrated, place, summing: Summing::None })
+        });
+        Setting { name: name(of), ..Setting::only(options, routes.to_vec(), lengths, SECONDS) }
     };
-    let settings = if options.smoke { &SETTINGS[..1] } else { &SETTINGS };
-    let settings = settings.iter().map(setting).collect();
+    let settings = if options.smoke { vec![SETTINGS[0], SETTINGS[XDP]] } else { SETTINGS.to_vec() };
+    let settings = settings.into_iter().map(setting).collect();
     Sweep::new(ID, options, settings, subjects.collect(), ROUNDS)
 }
 
 /// A setting's name.
-fn name((rate, calibrated): (Rate, bool)) -> String {
-    format!("{}, {}", rate.name(), if calibrated { "calibrated" } else { "thresholds off" })
+fn name((medium, calibrated): (Medium, bool)) -> String {
+    format!("{}, {}", medium.name(), if calibrated { "calibrated" } else { "thresholds off" })
 }
 
 /// A curve's name.
@@ -124,32 +131,62 @@ fn series(scheme: &str, place: &str) -> String {
 
 fn conclude(measurements: &Measurements) -> Conclusion {
     let readings = SETTINGS.map(|of| Reading::of(measurements, ID, name(of), Quantity::Latency));
-    let overheads: Vec<_> = readings.iter().flat_map(Overhead::all).collect();
+    let over = readings.split_at(XDP);
+    let overheads_over = |readings: &[Reading<'_>]| readings.iter().flat_map(Overhead::all).collect();
+    let (wire, xdp): (Vec<_>, Vec<_>) = (overheads_over(over.0), overheads_over(over.1));
+    let verdicts = verdicts::all((&over.0[0], &wire), (&over.1[0], &xdp));
+    let overheads = [wire, xdp].concat();
     let titles = ["Latency through datagram servers: ", "End-to-end latency in µs (medians): "];
     let (mut figures, mut tables) = shown(&readings, ID, titles, Scale::Logarithmic, all_series());
     figures.extend(readings.iter().filter_map(|reading| figure(reading, &overheads)));
     if !overheads.is_empty() {
         tables.extend([overhead_table(&overheads), throughputs(&readings), processors(&overheads)]);
     }
+    tables.extend(copies(measurements));
+    let xdp = "Over AF_XDP frames pass between two network namespaces, and either host is at the interface by itself. The sender's CPU takes frames \
+               up to the receiver's interface. The adapter copies them out of AF_XDP's buffers.";
     Conclusion {
         figures,
         tables,
-        verdicts: verdicts::all(&readings[0], &overheads),
+        verdicts,
         notes: vec![
             "A datagram server in a process of its own runs on its client's CPU and sleeps while it has nothing to do, and its \
              client hands the CPU over between looks for the reply. Each end has one, so that an overhead holds the \
-             switches of both. A receiver whose server is in its process looks at the wire between looks for the reply, and \
+             switches of both. A receiver whose server is in its process looks for frames between looks for the reply, and \
              needs no switch."
                 .to_owned(),
             "The copy into the receiver's memory that stands for the wire is in every latency. At a rate, frames arrive when \
              their last bit would have. No checksums are computed."
                 .to_owned(),
+            left_out(measurements).unwrap_or_else(|| xdp.to_owned()),
         ],
     }
 }
 
+/// What was copied over AF_XDP, where that was measured.
+fn copies(measurements: &Measurements) -> Option<Table> {
+    let who = [("at both ends", ""), ("by the driver", BY_DRIVER), ("by the kernel", BY_KERNEL)];
+    let both = || SETTINGS[XDP..].iter().flat_map(|of| who.map(|who| (of, who)));
+    let amount = |(of, (_, who)): (&(Medium, bool), (&str, &str)), scheme: &str| {
+        let reading = Reading::of(measurements, ID, name(*of) + who, Quantity::Bytes);
+        reading.at(&series(scheme, PLACES[0].1), PAPER_LEN)
+    };
+    let cells = |scheme: Scheme| {
+        let shown = |amount: Option<f64>| {
+            amount.map_or_else(|| MISSING.to_owned(), |bytes| length::approximate(bytes as u64))
+        };
+        row(scheme.name(), both().map(|column| shown(amount(column, scheme.name()))))
+    };
+    let heading = |((_, calibrated), (who, _)): (&(Medium, bool), (&str, &str))| {
+        format!("{}, {who}", if *calibrated { "calibrated" } else { "off" })
+    };
+    let columns = row("scheme", both().map(heading));
+    let table = Table::new("Bytes copied for 60 KiB over AF_XDP, in process", columns, SCHEMES.map(cells));
+    both().any(|column| amount(column, SCHEMES[0].name()).is_some()).then_some(table)
+}
+
 /// The cost of user-level servers with one scheme: (length, latency in process, overhead), in microseconds.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Overhead {
     setting: String,
     scheme: &'static str,
@@ -225,7 +262,9 @@ fn throughputs(readings: &[Reading<'_>]) -> Table {
         "in process",
         "own process",
     ];
-    let rows = papers.iter().flat_map(|paper| readings.iter().map(move |reading| (paper, reading)));
+    let is_measured = |reading: &&Reading<'_>| !reading.lengths(all_series()).is_empty();
+    let readings: Vec<_> = readings.iter().filter(is_measured).collect();
+    let rows = papers.iter().flat_map(|paper| readings.iter().map(move |reading| (paper, *reading)));
     let title = "Equivalent throughput of single datagrams of 60 KiB in Mbit/s";
     Table::new(title, columns, rows.map(cells))
 }

@@ -64,7 +64,8 @@ impl Setting {
 
     /// About how long an operation takes, with storing and comparing its data and waiting for the network.
     fn operation(&self, len: usize) -> Duration {
-        let network = self.routes.first().map_or(Duration::ZERO, |route| route.rate().time(len as u64));
+        let network =
+            self.routes.first().map_or(Duration::ZERO, |route| route.medium().rate().time(len as u64));
         Duration::from_nanos(80_000 + len as u64 / 2) + network
     }
 }
@@ -138,6 +139,9 @@ impl Sitting for Seated {
         let found = sweep.all().find(|(setting, len)| setting.step(*len) == step.name);
         let unknown = || Error::NoSuchStep { experiment: sweep.id, step: step.name.clone() };
         let (setting, len) = found.ok_or_else(unknown)?;
+        if !setting.routes.iter().all(|route| route.medium().is_there()) {
+            return Ok(Vec::new());
+        }
         let shared = (setting.granule, setting.routes.clone());
         if open.as_ref().is_none_or(|(of, _)| *of != shared) {
             // The memory of the old parties is freed before that of the new ones is allocated.

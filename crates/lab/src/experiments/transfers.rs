@@ -2,8 +2,8 @@
 //!
 //! How: the client at the far end has requested its input when the clock is looked at, and the sender's output is requested; the time is
 //! up when the input is there. The sender's reply is taken afterwards, since its operations overlap with the network (§8.2.2). Then every
-//! byte is compared. A step is a length at one rate of the network, with thresholds off or calibrated; all that it needs is opened anew.
-//! One process has everything, so nothing is waited for but the network: without a limit of the rate, one thread does all work.
+//! byte is compared. A step is a length over one medium, with thresholds off or calibrated; all that it needs is opened anew.
+//! One process has everything, so nothing is waited for but the network: over AF_XDP, and without a limit of the rate, one thread does all work.
 //! Source: J. C. Brustoloni's thesis, §8.1, §8.2.2.
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use genie_net::adapter::Support;
 use genie_net::transfer::{Receiving, Shape};
 use genie_passing::Thresholds;
 
-use super::link::Link;
+use super::link::{Kernels, Link, Over};
 use super::partners::take_turns;
 use crate::client_buffer::{ClientBuffer, give_away};
 use crate::data::{Data, difference};
@@ -23,6 +23,7 @@ use crate::experiment::{Options, Sitting, Step};
 use crate::interface::Granule;
 use crate::length;
 use crate::measurement::{Measured, Quantity};
+use crate::medium::{BY_DRIVER, BY_KERNEL, Copied, Medium};
 use crate::probe::cpus;
 use crate::samples::nanoseconds;
 
@@ -39,6 +40,8 @@ const LENGTHS: [usize; 15] = {
 const LENGTHS_SMOKE: [usize; 2] = [4 << 10, 60 << 10];
 /// How often each subject has its turn: in a smoke run, and otherwise.
 const ROUNDS: (usize, usize) = (2, 40);
+/// About how many seconds it takes to make a link of the kernel's.
+const OPENING: f64 = 0.5;
 /// How long an input may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -97,6 +100,8 @@ pub(super) struct Course {
 }
 
 impl Passing {
+    pub(super) const ALL: [Self; 2] = [Self::Off, Self::Calibrated];
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Off => "thresholds off",
@@ -114,24 +119,24 @@ impl Passing {
 }
 
 impl Course {
-    /// At which rates, and with which thresholds, everything is measured.
-    pub(super) fn settings(self) -> [(Rate, Passing); 4] {
-        let of = |rate| [Passing::Off, Passing::Calibrated].map(|passing| (rate, passing));
-        let ([a, b], [c, d]) = (of(Rate::Unlimited), of(self.rate));
-        [a, b, c, d]
+    /// Over which media, and with which thresholds, everything is measured.
+    pub(super) fn settings(self) -> Vec<(Medium, Passing)> {
+        let media = [Medium::Wire(Rate::Unlimited), Medium::Wire(self.rate), Medium::Xdp];
+        media.into_iter().flat_map(|medium| Passing::ALL.map(|passing| (medium, passing))).collect()
     }
 
-    fn all(self, options: &Options) -> Vec<(Rate, Passing, usize)> {
+    fn all(self, options: &Options) -> Vec<(Medium, Passing, usize)> {
         let lengths: &[usize] = if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS };
-        let of = |(rate, passing)| lengths.iter().map(move |len| (rate, passing, *len));
+        let of = |(medium, passing)| lengths.iter().map(move |len| (medium, passing, *len));
         self.settings().into_iter().flat_map(of).collect()
     }
 
     pub(super) fn steps(self, options: &Options) -> Vec<Step> {
-        let step = |(rate, passing, len): (Rate, Passing, usize)| {
+        let step = |(medium, passing, len): (Medium, Passing, usize)| {
             let turns = (rounds(options) + 1) * (self.subjects)(len).len();
-            let seconds = (rate.time(len as u64).as_secs_f64() + 100e-6) * turns as f64;
-            Step { name: step_name(rate, passing, len), seconds }
+            let opening = if medium == Medium::Xdp { OPENING } else { 0.0 };
+            let seconds = (medium.rate().time(len as u64).as_secs_f64() + 100e-6) * turns as f64 + opening;
+            Step { name: step_name(medium, passing, len), seconds }
         };
         self.all(options).into_iter().map(step).collect()
     }
@@ -142,12 +147,12 @@ impl Course {
 }
 
 /// The name of a setting, of which figures are a part.
-pub(super) fn setting(rate: Rate, passing: Passing, figure: &str) -> String {
-    format!("{figure}, {}, {}", rate.name(), passing.name())
+pub(super) fn setting(medium: Medium, passing: Passing, figure: &str) -> String {
+    format!("{figure}, {}, {}", medium.name(), passing.name())
 }
 
-fn step_name(rate: Rate, passing: Passing, len: usize) -> String {
-    format!("{}, {}, {}", rate.name(), passing.name(), length::format(len))
+fn step_name(medium: Medium, passing: Passing, len: usize) -> String {
+    format!("{}, {}, {}", medium.name(), passing.name(), length::format(len))
 }
 
 fn rounds(options: &Options) -> usize {
@@ -163,35 +168,48 @@ struct Seated {
 impl Sitting for Seated {
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
         let Self { course, options } = self;
-        let is_it =
-            |(rate, passing, len): &(Rate, Passing, usize)| step_name(*rate, *passing, *len) == step.name;
+        let is_it = |(medium, passing, len): &(Medium, Passing, usize)| {
+            step_name(*medium, *passing, *len) == step.name
+        };
         let unknown = || Error::NoSuchStep { experiment: course.id, step: step.name.clone() };
-        let (rate, passing, len) = course.all(options).into_iter().find(is_it).ok_or_else(unknown)?;
+        let (medium, passing, len) = course.all(options).into_iter().find(is_it).ok_or_else(unknown)?;
+        if !medium.is_there() {
+            return Ok(Vec::new());
+        }
         let genie = Granule::Base.open()?;
         if passing == Passing::Off {
             genie.passing().adjust_thresholds(|thresholds| *thresholds = Thresholds::ALWAYS);
         }
-        let open = |subject: Subject| Ends::open(&genie, subject, rate, len);
+        let kernels = (medium == Medium::Xdp).then(|| Kernels::open(&genie)).transpose()?;
+        let over = kernels.as_ref().map_or(Over::Wire(medium.rate()), Over::Kernels);
+        let open = |subject: Subject| Ends::open(&genie, subject, over, len);
         let mut all = (course.subjects)(len).into_iter().map(open).collect::<Result<Vec<_>>>()?;
         let samples =
             take_turns(all.len(), rounds(options), options.seed ^ len as u64, |index| all[index].transfer())?;
         let measured = |(ends, samples): (&Ends, Vec<Taken>)| {
-            let of = |quantity, samples| {
-                let setting = setting(rate, passing, ends.subject.figure);
-                Measured::new(setting, &ends.subject.series, len, quantity, samples)
+            let setting = setting(medium, passing, ends.subject.figure);
+            let of = |who: &str, quantity, number: fn(&Taken) -> u64| {
+                let samples = samples.iter().map(number).collect();
+                Measured::new(setting.clone() + who, &ends.subject.series, len, quantity, samples)
             };
-            let (latencies, copied) = samples.into_iter().map(|taken| (taken.latency, taken.copied)).unzip();
-            [of(Quantity::Latency, latencies), of(Quantity::Bytes, copied)]
+            let all = [
+                of("", Quantity::Latency, |taken| taken.latency),
+                of("", Quantity::Bytes, |taken| taken.copied),
+                of(BY_DRIVER, Quantity::Bytes, |taken| taken.brought.driver),
+                of(BY_KERNEL, Quantity::Bytes, |taken| taken.brought.kernel),
+            ];
+            all.into_iter().take(if medium == Medium::Xdp { 4 } else { 2 })
         };
         let is_measured = |measured: &Measured| !measured.samples.is_empty();
         Ok(all.iter().zip(samples).flat_map(measured).filter(is_measured).collect())
     }
 }
 
-/// A transfer: how long it took, in nanoseconds, and how many bytes were copied at both ends.
+/// A transfer: how long it took, in nanoseconds, and how many bytes were copied at both ends, and for bringing its frames over.
 struct Taken {
     latency: u64,
     copied: u64,
+    brought: Copied,
 }
 
 /// A subject's link and its clients.
@@ -209,12 +227,12 @@ struct Ends {
 }
 
 impl Ends {
-    fn open(genie: &Interface, subject: Subject, rate: Rate, len: usize) -> Result<Self> {
+    fn open(genie: &Interface, subject: Subject, over: Over<'_>, len: usize) -> Result<Self> {
         let Subject { support, shape, receiving, offset, .. } = &subject;
-        let link = Link::open(genie.clone(), *support, rate, shape.clone(), receiving.clone())?;
+        let link = Link::open(genie.clone(), *support, over, shape.clone(), receiving.clone())?;
         let offset = match offset {
             Some(offset) => *offset,
-            None => link.preferred()?.offset,
+            None => link.preferred_offset()?,
         };
         let spins = cpus()?.len() > 1;
         let input = genie.allocate_at(offset, len)?.into();
@@ -232,14 +250,15 @@ impl Ends {
         }
         // What came last time would be found out.
         let bytes = if *count % 2 == 0 { data.all() } else { data.opposite(len) };
+        link.take_turn();
         let prepared = output.prepare(genie, scheme, len, |memory| memory.copy_from_slice(bytes))?;
         let asked = link.ask(input.input(genie, scheme, len)?)?;
-        let before = link.totals().copied;
+        let before = (link.totals().copied, link.brought());
         let start = Instant::now();
         let sent = link.send(output.output(scheme, prepared))?;
-        let arrived = wait_for(asked, start, *spins)?;
+        let arrived = wait_for(asked, link, start, *spins)?;
         let latency = nanoseconds(start.elapsed());
-        let by_server = link.totals().copied - before;
+        let (by_server, brought) = (link.totals().copied - before.0, link.brought() - before.1);
         let mut arrived = input.settle(arrived)?;
         let sent = output.settle(sent.sync())?;
         let copied = (arrived.receipt().copied + sent.receipt().copied) as u64 + by_server;
@@ -257,17 +276,19 @@ impl Ends {
         if let Some(migrant) = migrant.filter(|_| scheme == Scheme::Move) {
             give_away(genie, &link.sink, migrant)?;
         }
-        Ok(if is_left_out { Vec::new() } else { vec![Taken { latency, copied }] })
+        Ok(if is_left_out { Vec::new() } else { vec![Taken { latency, copied, brought }] })
     }
 }
 
 /// Looks for the reply to an input until it is there, and takes it.
 fn wait_for(
     asked: Pending<'_>,
+    link: &Link,
     start: Instant,
     spins: bool,
 ) -> Result<std::result::Result<Reply, genie::Failed>> {
     while !asked.is_replied() {
+        link.look();
         if start.elapsed() > PATIENCE {
             drop(asked.abort());
             return Err(Error::Peer(format!("nothing arrived within {PATIENCE:?}")));

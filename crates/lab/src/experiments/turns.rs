@@ -12,6 +12,7 @@ use genie::Scheme;
 use crate::counter::{Counting, Event, Modes};
 use crate::error::{Error, Result};
 use crate::measurement::{Measured, Quantity};
+use crate::medium::{BY_DRIVER, BY_KERNEL};
 use crate::parties::{Measure, Parties, Route, Transfer, Transferred};
 use crate::samples::nanoseconds;
 use fastrand::Rng;
@@ -77,6 +78,7 @@ impl Turns<'_> {
     pub(super) fn take(&self, parties: &mut [Parties]) -> Result<Vec<Measured>> {
         let modes = if self.processing { Counting::of(Event::Instructions).modes } else { None };
         let mut taken: Vec<Option<Taken>> = vec![Some(Taken::new()); self.subjects.len()];
+        let mut copied: Vec<Vec<[u64; 3]>> = vec![Vec::new(); self.subjects.len()];
         let mut hand_overs = Vec::new();
         let mut order: Vec<usize> = (0..self.subjects.len()).collect();
         let mut random = Rng::with_seed(self.seed);
@@ -95,15 +97,26 @@ impl Turns<'_> {
                 if let Some((quantity, sample)) = sample(measure, &done).filter(|_| counts) {
                     samples.entry(quantity).or_default().push(sample);
                 }
+                if let Some(brought) = done.brought.filter(|_| counts) {
+                    let at_ends = (done.output.copied + done.input.copied) as u64;
+                    copied[index].push([at_ends, brought.driver, brought.kernel]);
+                }
                 if counts && measure == Measure::Latency {
                     hand_overs.push(nanoseconds(done.hand_over));
                 }
             }
         }
         let mut measured = Vec::new();
-        for (subject, taken) in self.subjects.iter().zip(taken) {
+        for ((subject, taken), copied) in self.subjects.iter().zip(taken).zip(copied) {
             let all = taken.unwrap_or_default().into_iter();
             measured.extend(all.map(|(quantity, samples)| self.measured(&subject.series, quantity, samples)));
+            let copied = |(at, who): (usize, &str)| {
+                let (setting, samples) =
+                    (format!("{}{who}", self.setting), copied.iter().map(|copied| copied[at]));
+                Measured::new(setting, &subject.series, self.len, Quantity::Bytes, samples.collect())
+            };
+            let copied = ["", BY_DRIVER, BY_KERNEL].into_iter().enumerate().map(copied);
+            measured.extend(copied.filter(|measured| !measured.samples.is_empty()));
         }
         measured.extend(parties.first().and_then(|parties| self.hand_over(parties, hand_overs)));
         Ok(measured)

@@ -14,13 +14,14 @@ mod way;
 
 use super::described::{Described, Measuring};
 use super::partners::take_turns;
-use super::reading::{MISSING, Reading, findings, shown};
+use super::reading::{MISSING, Reading, findings, left_out, shown};
 use crate::amounts::significant;
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use crate::findings::{Conclusion, Judgement, Scale, Table, row};
 use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
+use crate::medium::Medium;
 use crate::papers::rantwijk;
 use stage::Stage;
 use way::{WAYS, Way};
@@ -39,9 +40,6 @@ const TIME: &str = "";
 const LOST: &str = "lost";
 const COPIED: &str = "copied by Genie";
 const COPIED_BY_KERNEL: &str = "copied by the kernel on the way out";
-
-const UNAVAILABLE: &str = "Nothing was measured: this needs network namespaces with a virtual link, and AF_XDP sockets; so CAP_SYS_ADMIN, \
-                           CAP_NET_ADMIN and CAP_NET_RAW.";
 
 /// The experiment.
 pub(super) static UDP: Described =
@@ -102,8 +100,11 @@ struct Udp<'o>(&'o Options);
 impl Sitting for Udp<'_> {
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
         let len = step.length(ID, &LENGTHS)?;
-        // Where this process may not have one, nothing is measured, and no claim can be tested.
-        let Some(mut stage) = Stage::open(len)? else { return Ok(Vec::new()) };
+        // Then no claim can be tested.
+        if !Medium::Xdp.is_there() {
+            return Ok(Vec::new());
+        }
+        let mut stage = Stage::open(len)?;
         for way in WAYS {
             stage.verify(way)?;
         }
@@ -130,12 +131,20 @@ fn conclude(measurements: &Measurements) -> Conclusion {
     let found = Found(Reading::of(measurements, ID, TIME, Quantity::Latency));
     let is_measured = !found.0.lengths(names()).is_empty();
     let judgements = vec![found.mmap(), found.extension(), found.copy(), found.checksum(), found.gather()];
-    let judgements = if is_measured { Ok(judgements) } else { Err(UNAVAILABLE) };
+    let why = left_out(measurements).unwrap_or_else(|| "Nothing was measured.".to_owned());
+    let judgements = if is_measured { Ok(judgements) } else { Err(&*why) };
     let of = |setting| Reading::of(measurements, ID, setting, Quantity::Bytes);
-    let figure =
-        found.0.figure(ID, "Time of a datagram", "time of a datagram in µs", Scale::Logarithmic, names());
+    // All of them in one would be too many to be told apart.
+    let figure = |(name, title, has_checksum)| {
+        let names = WAYS.into_iter().filter(|way| way.has_checksum == has_checksum).map(Way::name);
+        found.0.figure(name, title, "time of a datagram in µs", Scale::Logarithmic, names)
+    };
+    let figures = [
+        ("udp-no-checksum", "Time of a datagram, without checksums", false),
+        ("udp-checksum", "Time of a datagram, with checksums", true),
+    ];
     Conclusion {
-        figures: figure.into_iter().collect(),
+        figures: figures.into_iter().filter_map(figure).collect(),
         tables: if is_measured {
             let loss = of(LOST).table("Bytes lost in a turn (medians)", "interface", names());
             let rates = LENGTHS.into_iter().map(|len| found.table(len as u64));
@@ -253,7 +262,7 @@ impl Found<'_> {
             let of = |reading: &Reading<'_>| LENGTHS.map(|len| shown(reading.at(&way.name(), len as u64)));
             row(way.name(), of(ours).into_iter().chain(of(kernels)))
         };
-        let heads = ["Genie", "kernel"]
+        let heads = ["by Genie", "by the kernel"]
             .into_iter()
             .flat_map(|who| LENGTHS.map(|len| format!("{who}, {}", length::format(len))));
         Table::new(

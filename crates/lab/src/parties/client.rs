@@ -2,20 +2,21 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
-use genie::channel::{ConnectOptions, Directory, Driven};
+use genie::channel::{ConnectOptions, Directory};
 use genie::{Connect, Failed, Interface, Pending, Reply, Request, Scheme, ServerHandle, ServiceId, memory};
 use genie_net::datagram::{self, Socket};
+use genie_net::namespaces::Namespace;
 use genie_net::transfer;
 use genie_passing::Recorder;
 use genie_sys::machine;
 
-use super::host;
+use super::host::{self, Bringing};
 use super::order::{Attending, Network, Place, Route};
 use super::pattern;
 use crate::client_buffer::{ClientBuffer, Prepared, give_away};
 use crate::error::{Error, Result};
+use crate::medium::Copied;
 use crate::model::breakdown::Buffering;
 use crate::operations::{self, OperationTime};
 
@@ -41,8 +42,8 @@ pub(super) struct Client {
 #[derive(Debug, Clone)]
 pub(super) struct Driver {
     terms: Rc<Terms>,
-    /// A wire that leads to a datagram server in the client's process.
-    wire: Option<Rc<RefCell<Driven>>>,
+    /// What brings frames to a datagram server in the client's process.
+    bringing: Option<Rc<RefCell<Bringing>>>,
     /// A server that takes requests in another process and in their order, with the interface that reaches it.
     elsewhere: Option<(Interface, ServerHandle)>,
 }
@@ -102,18 +103,25 @@ impl Driver {
         Ok(())
     }
 
-    /// Looks for what the wire brings.
+    /// Looks for frames.
     pub(super) fn attend(&self) -> Result<()> {
-        if let Some(wire) = &self.wire {
-            wire.borrow_mut().attend(Duration::ZERO)?;
-        }
-        Ok(())
+        self.bringing.as_ref().map_or(Ok(()), |bringing| bringing.borrow_mut().attend())
+    }
+
+    /// What was copied so far for frames, where they come or go over a link of the kernel's in this process.
+    pub(super) fn brought(&self) -> Option<Copied> {
+        self.bringing.as_ref().and_then(|bringing| bringing.borrow().copied())
+    }
+
+    /// What was copied since.
+    pub(super) fn brought_since(&self, before: Option<Copied>) -> Option<Copied> {
+        Some(self.brought()? - before?)
     }
 }
 
 impl Client {
-    /// Opens an interface, and connects it to what leads to the other client.
-    pub(super) fn open(attending: &Attending) -> Result<Self> {
+    /// Opens an interface, and connects it to what leads to the other client, by an interface in `namespace` if there is one.
+    pub(super) fn open(attending: &Attending, namespace: Option<&Namespace>) -> Result<Self> {
         // If the limit cannot be raised, that shows when memory cannot be wired.
         let _ = machine::raise_memory_lock_limit();
         let recorder = Recorder::new(RECORDS);
@@ -124,11 +132,11 @@ impl Client {
             let options = ConnectOptions { spin: Some(attending.spin), ..ConnectOptions::default() };
             Ok(genie.connect_with(&Directory::at(&attending.folder)?, &attending.server, &options)?)
         };
-        let (mut wire, mut elsewhere) = (None, None);
+        let (mut bringing, mut elsewhere) = (None, None);
         let server = match attending.route {
             Route::Datagrams(Network { place: Place::InProcess, .. }) => {
-                let (server, driven) = host::here(attending, &genie)?;
-                wire = driven.map(|driven| Rc::new(RefCell::new(driven)));
+                let (server, found) = host::here(attending, &genie, namespace)?;
+                bringing = found.map(|found| Rc::new(RefCell::new(found)));
                 ServerHandle::new(server)
             }
             Route::Device(_) | Route::Datagrams(Network { place: Place::OwnProcess, .. }) => {
@@ -139,7 +147,7 @@ impl Client {
             None => Terms::of_device(),
             Some(_) => Terms::of_socket(attending.end.open(&genie, &server)?),
         };
-        let driver = Driver { terms: Rc::new(terms), wire, elsewhere };
+        let driver = Driver { terms: Rc::new(terms), bringing, elsewhere };
         let sink = ServerHandle::new(memory::Memory::customized());
         Ok(Self { memory: ClientBuffer::default(), server, driver, sink, genie, recorder })
     }

@@ -2,7 +2,8 @@
 //!
 //! Why: the papers compare protocol servers in the kernel with the same servers in processes of their own.
 //! How: a wire leads from the sender's host to the receiver's. The process that has the receiver's adapter has the wire, too, and stores
-//! its frames, by one copy out of the sender's memory. A receiver that has its server in its process looks at the wire itself, which stands
+//! its frames, by one copy out of the sender's memory. Over a link of the kernel's, either process has the interface at its end, with the same
+//! adapter, which copies frames out of AF_XDP's buffers. A receiver that has its server in its process looks for frames itself, which stands
 //! for the interrupt; a server in a process of its own has threads, which sleep while they have nothing to do.
 //! Source: J. C. Brustoloni's thesis, §9.1.
 
@@ -13,13 +14,17 @@ use std::time::Duration;
 use genie::channel::{ConnectOptions, Directory, Driven, Listener, Running, ServeOptions};
 use genie::mechanism::Space;
 use genie::{Connect, Interface, ServerHandle};
+use genie_io::Completer;
 use genie_net::adapter::{Adapter, EarlyDemultiplexing, Layout, Outboard, Pool, Program};
 use genie_net::datagram::{Datagrams, Open, Options, Socket, Summing};
+use genie_net::driver::{self, Link};
+use genie_net::namespaces::Namespace;
 use genie_net::{Wire, wire};
 use genie_sys::machine;
 
 use super::order::{Attending, End, Network, Serving};
 use crate::error::{Error, Result};
+use crate::medium::{self, Copied};
 
 /// The longest data: that of the longest datagram of the papers.
 const LONGEST: usize = 60 << 10;
@@ -47,8 +52,13 @@ impl End {
         }
     }
 
+    /// As at the ends of a link of the kernel's ([`Pair`](genie_net::namespaces::Pair)).
     fn host(self) -> IpAddr {
-        Ipv4Addr::new(10, 0, 0, 1 + self as u8).into()
+        Ipv4Addr::new(10, 71, 0, 1 + self as u8).into()
+    }
+
+    fn station(self) -> [u8; 6] {
+        [2, 0, 0x71, 0, 0, 1 + self as u8]
     }
 
     /// Opens the port by which the clients at both ends meet.
@@ -59,12 +69,11 @@ impl End {
 
     /// A server that is attached to no wire.
     fn server(self, network: Option<Network>, genie: &Interface, space: &Space) -> Result<Datagrams> {
-        let station = |end: Self| [2, 0, 0, 0, 0, end as u8];
         let options = Options {
-            neighbours: BTreeMap::from([(self.other().host(), station(self.other()))]),
+            neighbours: BTreeMap::from([(self.other().host(), self.other().station())]),
             mtu: wire::MTU_MAX,
             summing: network.map_or(Summing::None, |network| network.summing),
-            ..Options::new(station(self), [self.host()])
+            ..Options::new(self.station(), [self.host()])
         };
         let adapter: Box<dyn Adapter> = match self {
             // Nothing comes there.
@@ -80,21 +89,55 @@ impl End {
     }
 }
 
-/// A datagram server in this process, and the wire that leads there, at the receiver's end.
-pub(super) fn here(attending: &Attending, genie: &Interface) -> Result<(Datagrams, Option<Driven>)> {
-    let server = attending.end.server(attending.route.network(), genie, genie.space())?;
-    let wire = match attending.end {
-        End::Sender => {
+/// What brings frames to a datagram server in this process.
+#[derive(Debug)]
+pub(super) enum Bringing {
+    /// A wire that leads there.
+    Wire(Driven),
+    /// A link of the kernel's.
+    Link(Link),
+}
+
+impl Bringing {
+    /// Looks for frames.
+    pub(super) fn attend(&mut self) -> Result<()> {
+        match self {
+            Self::Wire(driven) => drop(driven.attend(Duration::ZERO)?),
+            Self::Link(link) => drop(link.collect()),
+        }
+        Ok(())
+    }
+
+    /// What was copied so far for frames.
+    pub(super) fn copied(&self) -> Option<Copied> {
+        match self {
+            Self::Wire(_) => None,
+            Self::Link(link) => Some(Copied::at(link, true)),
+        }
+    }
+}
+
+/// A datagram server in this process, and what brings frames there, if anything does.
+pub(super) fn here(
+    attending: &Attending,
+    genie: &Interface,
+    namespace: Option<&Namespace>,
+) -> Result<(Datagrams, Option<Bringing>)> {
+    let end = attending.end;
+    let server = end.server(attending.route.network(), genie, genie.space())?;
+    let bringing = match (namespace, end) {
+        (Some(namespace), _) => Some(Bringing::Link(link(&server, end, genie.space(), namespace)?)),
+        (None, End::Sender) => {
             attach(&server, attending, genie)?;
             None
         }
-        End::Receiver => Some(lead_to(&server, attending)?.drive()?),
+        (None, End::Receiver) => Some(Bringing::Wire(lead_to(&server, attending)?.drive()?)),
     };
-    Ok((server, wire))
+    Ok((server, bringing))
 }
 
 /// Serves in threads until the returned values are dropped.
-pub(super) fn serve(of: &Serving) -> Result<Vec<Running>> {
+pub(super) fn serve(of: &Serving, namespace: Option<&Namespace>) -> Result<Vec<Running>> {
     let _ = machine::raise_memory_lock_limit();
     let Serving { name, attending } = of;
     let genie = attending.granule.open()?;
@@ -103,12 +146,25 @@ pub(super) fn serve(of: &Serving) -> Result<Vec<Running>> {
     let listener = Listener::claim_in(&Directory::at(&attending.folder)?, name, options)?;
     let server = attending.end.server(attending.route.network(), &genie, listener.private_pool()?)?;
     let mut running = Vec::new();
-    match attending.end {
-        End::Sender => attach(&server, attending, &genie)?,
-        End::Receiver => running.push(lead_to(&server, attending)?.start()?),
+    match (namespace, attending.end) {
+        (Some(namespace), end) => drop(link(&server, end, genie.space(), namespace)?),
+        (None, End::Sender) => attach(&server, attending, &genie)?,
+        (None, End::Receiver) => running.push(lead_to(&server, attending)?.start()?),
     }
     running.push(listener.serve(server)?.start()?);
     Ok(running)
+}
+
+/// Has a server send and receive by the interface at its end of a link of the kernel's.
+fn link(server: &Datagrams, end: End, space: &Space, namespace: &Namespace) -> Result<Link> {
+    let name = format!("genie{}", end as u8);
+    let rings = medium::open(space, namespace, &name)?;
+    // It is on its client's CPU, or its client looks.
+    let options = driver::Options { spin: Duration::ZERO, ..driver::Options::default() };
+    let link = Link::new(&name, rings, options).map_err(|error| Error::Peer(error.to_string()))?;
+    link.lead_to(server.station());
+    server.attach(ServerHandle::new(link.clone()))?;
+    Ok(link)
 }
 
 fn attach(server: &Datagrams, attending: &Attending, genie: &Interface) -> Result<()> {
@@ -118,7 +174,7 @@ fn attach(server: &Datagrams, attending: &Attending, genie: &Interface) -> Resul
 }
 
 fn lead_to(server: &Datagrams, attending: &Attending) -> Result<genie::channel::Serving> {
-    let options = wire::Options { rate: attending.route.rate(), ..wire::Options::default() };
+    let options = wire::Options { rate: attending.route.medium().rate(), ..wire::Options::default() };
     let wire = Wire::new(options, wire::Clock::default(), server.station());
     let wire = wire.map_err(|error| Error::Peer(error.to_string()))?;
     let (directory, options) = (Directory::at(&attending.folder)?, serving(LONGEST, Duration::ZERO));

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::meter::{Measure, Metered};
 use crate::interface::Granule;
+use crate::medium::{Copied, Medium};
 use crate::memory_server;
 use crate::operations::OperationTime;
 
@@ -26,9 +27,9 @@ pub(crate) enum Order {
     Host(Hosting),
     /// Be a memory server.
     HostMemory(memory_server::Hosting),
-    /// Be the receiver.
+    /// Be the receiver. With the order comes the network namespace in which its end of a link is, if there is one.
     Attend(Attending),
-    /// Be a datagram server.
+    /// Be a datagram server. With the order comes the same.
     Serve(Serving),
     /// As the receiver, post an input, and report its outcome.
     Receive(Posting),
@@ -40,7 +41,7 @@ pub(crate) enum Order {
 pub enum Route {
     /// A device, with a wire of this rate.
     Device(Rate),
-    /// A wire, and datagram servers at both its ends.
+    /// A medium, and datagram servers at both its ends.
     Datagrams(Network),
 }
 
@@ -52,11 +53,11 @@ pub(super) enum End {
     Receiver,
 }
 
-/// A wire between two hosts with datagram servers.
+/// Two hosts with datagram servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// How fast the wire is.
-    pub rate: Rate,
+    /// What brings frames from one to the other.
+    pub medium: Medium,
     /// Whether data is copied where that takes less time on this machine; else copying is avoided always.
     pub calibrated: bool,
     /// Where the datagram servers are.
@@ -84,10 +85,11 @@ impl Route {
         }
     }
 
-    /// How fast the wire is.
-    pub(crate) fn rate(self) -> Rate {
+    /// What is between the hosts.
+    pub(crate) fn medium(self) -> Medium {
         match self {
-            Self::Device(rate) | Self::Datagrams(Network { rate, .. }) => rate,
+            Self::Device(rate) => Medium::Wire(rate),
+            Self::Datagrams(Network { medium, .. }) => medium,
         }
     }
 
@@ -177,6 +179,8 @@ pub(super) struct Received {
     /// The times of operations; empty where they were not asked for.
     pub(super) operations: Vec<OperationTime>,
     pub(super) effect: Effect,
+    /// What the receiver's process has copied, and the kernel for it, to take the frames off a link of the kernel's.
+    pub(super) brought: Option<Copied>,
     /// The first offset at which the data is not what was sent.
     pub(super) damaged_at: Option<usize>,
 }

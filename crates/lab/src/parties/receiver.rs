@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use genie::{Pending, Scheme};
+use genie_net::namespaces::Namespace;
 
 use super::client::{Client, Driver};
 use super::meter::{Measure, Meter};
@@ -26,8 +27,12 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn open(attending: &Attending) -> Result<Self> {
-        Ok(Self { client: Client::open(attending)?, clock: CpuClock::of_process(), yields: attending.yields })
+    pub(super) fn open(attending: &Attending, namespace: Option<&Namespace>) -> Result<Self> {
+        Ok(Self {
+            client: Client::open(attending, namespace)?,
+            clock: CpuClock::of_process(),
+            yields: attending.yields,
+        })
     }
 
     /// Posts an input, and reports that; then reports how the input went.
@@ -49,6 +54,7 @@ impl Receiver {
         if records {
             client.record();
         }
+        let before = driver.brought();
         let posted = meter.around(|| client.post(scheme, posting.len))?;
         let pending = posted.map_err(|failed| failed.error)?;
         driver.settle()?;
@@ -62,6 +68,7 @@ impl Receiver {
         }
         let replied = meter.around(|| pending.sync());
         let delivered_ns = now_ns();
+        let brought = driver.brought_since(before);
         let operations = if records { self.client.recorded() } else { Vec::new() };
         let mut reply = self.client.settle(replied)?;
         let metered = meter.finish()?;
@@ -69,7 +76,7 @@ impl Receiver {
         let is_whole = reply.actual() == posting.len;
         let differs_at = self.client.judge(scheme, &mut reply, posting.seed)?;
         let damaged_at = if is_whole { differs_at } else { Some(reply.actual()) };
-        Ok(Received { delivered_ns, resumed_ns, metered, operations, effect, damaged_at })
+        Ok(Received { delivered_ns, resumed_ns, metered, operations, effect, brought, damaged_at })
     }
 }
 

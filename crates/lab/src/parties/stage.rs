@@ -5,9 +5,11 @@
 //! Invariants: once the stage is closed, the folder is gone, and an experiment that is killed leaves nothing behind.
 
 use std::cell::{Cell, RefCell};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use genie_net::namespaces::Namespace;
 use genie_sys::machine::{self, Pinned};
 use tempfile::TempDir;
 
@@ -73,8 +75,15 @@ impl Stage {
         }
     }
 
-    /// How a client of these parties is to connect, and the datagram server that was started for it.
-    pub(super) fn attending(&self, route: Route, number: u32, end: End) -> Result<(Attending, Option<Peer>)> {
+    /// How a client of these parties is to connect, and the datagram server that was started for it, in the namespace of its end if there
+    /// is one.
+    pub(super) fn attending(
+        &self,
+        route: Route,
+        number: u32,
+        end: End,
+        namespace: Option<&Namespace>,
+    ) -> Result<(Attending, Option<Peer>)> {
         let folder = self.folder.borrow();
         let path = folder.as_ref().map(|folder| folder.path().to_string_lossy().into_owned());
         let attending = Attending {
@@ -97,7 +106,8 @@ impl Stage {
         let name = format!("datagrams-{number}-{}", end as u8);
         let server = Peer::start(ROLE, Some(self.seat(route, end)))?;
         let serving = Serving { name: name.clone(), attending: attending.clone() };
-        server.order(&Order::Serve(serving), &[], "it opened a datagram server")?;
+        let descriptors: Vec<_> = namespace.into_iter().map(AsFd::as_fd).collect();
+        server.order(&Order::Serve(serving), &descriptors, "it opened a datagram server")?;
         Ok((Attending { server: name, ..attending }, Some(server)))
     }
 }

@@ -3,6 +3,8 @@
 //! How: this test brings its own harness, since each party is this program once more, called by another name.
 
 mod experiments;
+#[path = "../../../sys/tests/skip/mod.rs"]
+mod skipping;
 mod transfers;
 
 use std::process::ExitCode;
@@ -61,6 +63,10 @@ fn trials() -> Vec<Trial> {
         trial(
             "every_experiment_measures_all_its_steps_and_judges_all_its_claims",
             experiments::every_experiment_measures_all_its_steps_and_judges_all_its_claims,
+        ),
+        trial(
+            "where_there_is_af_xdp_it_is_measured_and_elsewhere_the_report_has_the_reason",
+            experiments::where_there_is_af_xdp_it_is_measured_and_elsewhere_the_report_has_the_reason,
         ),
         trial("parties_go_with_their_sender", transfers::parties_go_with_their_sender),
     ]

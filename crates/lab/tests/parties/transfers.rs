@@ -8,6 +8,7 @@ use genie::mechanism::Protection;
 use genie_lab::counter::{Counting, Event, Modes};
 use genie_lab::error::Error;
 use genie_lab::interface::Granule;
+use genie_lab::medium::{Copied, Medium, xdp_lack};
 use genie_lab::model::breakdown::{Buffering, receiver_rows, sender_rows};
 use genie_lab::parties::{Effect, Measure, Network, Parties, Place, Route, Stage, Transfer};
 use genie_lab::samples::Samples;
@@ -15,6 +16,19 @@ use genie_net::Rate;
 use genie_net::datagram::Summing;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::skipping::skip;
+
+/// Whether AF_XDP can be had here; says so if not.
+pub(crate) fn has_xdp(test: &str) -> bool {
+    let lack = xdp_lack();
+    if let Some(lack) = lack {
+        skip(test, lack);
+    }
+    lack.is_none()
+}
+
+/// The headers of a datagram.
+const HEADERS: u64 = 42;
 /// Whole granules, and more than any threshold.
 const LONG: usize = 1 << 20;
 /// A word, a part of a granule, a whole one, some, and some and a part.
@@ -161,7 +175,12 @@ pub(crate) fn the_rate_bounds_the_latency_from_below() {
 
 pub(crate) fn datagram_servers_that_sum_pass_every_byte() {
     for summing in [Summing::Separate, Summing::Integrated] {
-        let network = Network { rate: Rate::Unlimited, calibrated: true, place: Place::InProcess, summing };
+        let network = Network {
+            medium: Medium::Wire(Rate::Unlimited),
+            calibrated: true,
+            place: Place::InProcess,
+            summing,
+        };
         let mut parties = Parties::open(Granule::Base, LONG, Route::Datagrams(network)).expect("the parties");
         for len in [8, 1000, 4096, 61_440] {
             for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::EmulatedShare] {
@@ -175,11 +194,17 @@ pub(crate) fn datagram_servers_that_sum_pass_every_byte() {
 pub(crate) fn datagram_servers_pass_every_byte_wherever_they_are_and_copy_only_where_copying_pays() {
     let genie = Granule::Base.open().expect("an interface");
     let protects = !matches!(genie.space().protection(), Protection::None(_));
-    for (rate, calibrated) in
-        [(Rate::Unlimited, false), (Rate::Unlimited, true), (Rate::Bits(10_000_000_000), true)]
-    {
+    let wires = [(Rate::Unlimited, false), (Rate::Unlimited, true), (Rate::Bits(10_000_000_000), true)];
+    let wires = wires.map(|(rate, calibrated)| (Medium::Wire(rate), calibrated));
+    let test = "datagram_servers_pass_every_byte_wherever_they_are_and_copy_only_where_copying_pays";
+    let xdp = if has_xdp(test) {
+        [false, true].map(|calibrated| (Medium::Xdp, calibrated)).to_vec()
+    } else {
+        Vec::new()
+    };
+    for (medium, calibrated) in wires.into_iter().chain(xdp) {
         let routes = [Place::InProcess, Place::OwnProcess]
-            .map(|place| Route::Datagrams(Network { rate, calibrated, place, summing: Summing::None }));
+            .map(|place| Route::Datagrams(Network { medium, calibrated, place, summing: Summing::None }));
         let stage = Stage::open(Granule::Base, LONG, &routes).expect("a stage");
         let mut parties = routes.map(|route| Parties::join(&stage, route).expect("the parties"));
         stage.close();
@@ -194,6 +219,13 @@ pub(crate) fn datagram_servers_pass_every_byte_wherever_they_are_and_copy_only_w
                     }
                     done => done.unwrap_or_else(|error| panic!("{what}: {error}")),
                 };
+                if matches!(medium, Medium::Xdp) && turn % 2 == 0 {
+                    // Into the sender's ring, and out of the receiver's; and in the kernel, which has a packet of its own in between.
+                    let twice = 2 * (len as u64 + HEADERS);
+                    assert_eq!(done.brought, Some(Copied { driver: twice, kernel: twice }), "{what}");
+                } else {
+                    assert_eq!(done.brought, None, "{what}");
+                }
                 let copied = (done.output.copied, done.input.copied);
                 if scheme == Scheme::Copy {
                     assert_eq!(copied, (len, len), "{what}");

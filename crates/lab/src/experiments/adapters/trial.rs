@@ -6,7 +6,7 @@ use genie_net::adapter::Support;
 use genie_net::transfer::{HEADER, Receiving, Shape};
 use genie_passing::Thresholds;
 
-use super::super::link::{GRANULE, Link, name};
+use super::super::link::{GRANULE, Link, Over, name};
 use super::conditions::Held;
 use crate::data::{Data, difference};
 use crate::error::{Error, Result};
@@ -90,10 +90,10 @@ impl Trial {
         let genie = Granule::Base.open()?;
         genie.passing().adjust_thresholds(|thresholds| *thresholds = Thresholds::ALWAYS);
         let receiving = Receiving::of(self.expected());
-        let link = Link::open(genie, self.support, Rate::Unlimited, self.shape(), receiving)?;
+        let link = Link::open(genie, self.support, Over::Wire(Rate::Unlimited), self.shape(), receiving)?;
         let data = Data::generate(self.passed());
         let (transfer, buffer) = self.lens();
-        let offset = if self.held.has(2) { link.preferred()?.offset } else { OFFSET };
+        let offset = if self.held.has(2) { link.preferred_offset()? } else { OFFSET };
         let buffers = self.passed() / buffer;
         let ask = || {
             let buffer = link.genie.allocate_at(offset, buffer)?;

@@ -9,7 +9,9 @@ const OPTIONS: Options = Options { smoke: false, granule: Granule::Best, seed: 1
 
 /// Each rate with each length that is measured at it.
 fn spots() -> Vec<(Rate, usize)> {
-    let of = |setting: Setting| setting.lengths.into_iter().map(move |len| (setting.routes[0].rate(), len));
+    let of = |setting: Setting| {
+        setting.lengths.into_iter().map(move |len| (setting.routes[0].medium().rate(), len))
+    };
     sweep(&OPTIONS).settings.into_iter().flat_map(of).collect()
 }
 

@@ -1,14 +1,16 @@
 //! Conclusions from measurements that are made up.
 
 use super::super::synthetic::{made, run};
-use super::super::transfers::setting;
+use super::super::transfers::{Passing, setting};
 use super::*;
 use crate::findings::Verdict;
+use crate::medium::Medium;
 
 /// A run without a limit of the rate, in which 60 KiB take as long as the paper's throughput has it, and copy so many bytes.
 fn measured(us: impl Fn(f64) -> f64, copied: impl Fn(&str) -> f64) -> Measurements {
     let papers = papers();
-    let settings = papers.each_ref().map(|paper| setting(Rate::Unlimited, Passing::Off, paper.figure));
+    let settings =
+        papers.each_ref().map(|paper| setting(Medium::Wire(Rate::Unlimited), Passing::Off, paper.figure));
     let points = papers.iter().zip(&settings).flat_map(|(paper, setting)| {
         let (us, copied) = (&us, &copied);
         paper.curves.iter().flat_map(move |(name, throughput)| {

@@ -34,10 +34,11 @@ fn a_constant_overhead_bears_the_claims_out_and_gives_the_length_where_user_leve
     // 20 µs more are less than copying's 2 µs a kilobyte from 10 KB on.
     assert!(conclusion.verdicts[1].found.starts_with("From 16 KiB on"), "{}", conclusion.verdicts[1].found);
     let names: Vec<_> = conclusion.figures.iter().map(|figure| figure.name.as_str()).collect();
-    assert_eq!((names.len(), names[0]), (8, "servers-512-mbit-s-thresholds-off"));
-    assert_eq!(names[7], "servers-overhead-unlimited-calibrated");
+    assert_eq!((names.len(), names[0]), (12, "servers-512-mbit-s-thresholds-off"));
+    assert_eq!(names[11], "servers-overhead-af-xdp-calibrated");
+    assert!(conclusion.verdicts[1].found.contains("Over AF_XDP it holds: From 16 KiB on"));
     conclusion.check_tables();
-    let line = conclusion.tables[4].rows[0].last().unwrap();
+    let line = conclusion.tables[6].rows[0].last().unwrap();
     assert!(line.ends_with("+ 20.0"), "{line}");
 }
 

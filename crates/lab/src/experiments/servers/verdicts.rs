@@ -1,6 +1,6 @@
 //! Verdicts on the claims of `servers`.
 
-use super::super::reading::{Reading, bytes, findings};
+use super::super::reading::{Reading, beside, bytes, findings};
 use super::{DECLARATION, Overhead, PLACES, series, shortest};
 use crate::amounts::significant;
 use crate::findings::{Finding, Judgement};
@@ -13,18 +13,24 @@ const OF_DATA: f64 = 0.5;
 /// Emulated copy and emulated share are alike up to this factor (in the paper: 1.07 and 1.04).
 const ALIKE: f64 = 1.1;
 
-/// A finding for each claim, in the order of the claims. The reading is of the papers' setting.
-pub(super) fn all(reading: &Reading<'_>, overheads: &[Overhead]) -> Vec<Finding> {
-    let longest = reading.lengths([series("copy", PLACES[0].1)]).last().copied();
-    let judgements = longest.and_then(|longest| {
-        Some(vec![
-            Ok(overhead_constant(overheads)?),
-            user_level_beats_copy(reading),
-            Ok(emulated_alike(reading, longest)?),
-            Err(of_one_processor(overheads)?),
-        ])
-    });
-    findings(&DECLARATION, judgements.ok_or("not all servers were measured"))
+/// What was measured over one medium: a reading with thresholds off, and all overheads.
+type Measured<'m> = (&'m Reading<'m>, &'m [Overhead]);
+
+/// A finding for each claim, in the order of the claims, over the wire, with that over AF_XDP beside it. The wire's reading is of the papers'
+/// setting.
+pub(super) fn all(wire: Measured<'_>, xdp: Measured<'_>) -> Vec<Finding> {
+    let wire = judgements(wire).map(|wire| beside(wire, judgements(xdp).unwrap_or_default()));
+    findings(&DECLARATION, wire.ok_or("not all servers were measured"))
+}
+
+fn judgements((reading, overheads): Measured<'_>) -> Option<Vec<Judgement>> {
+    let longest = reading.lengths([series("copy", PLACES[0].1)]).last().copied()?;
+    Some(vec![
+        Ok(overhead_constant(overheads)?),
+        user_level_beats_copy(reading),
+        Ok(emulated_alike(reading, longest)?),
+        Err(of_one_processor(overheads)?),
+    ])
 }
 
 fn overhead_constant(overheads: &[Overhead]) -> Option<(bool, String)> {

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use genie_net::driver;
 use genie_net::namespaces::Pair;
 use genie_net::packet::{Between, Hosts};
 use genie_net::raw::{self, Flow, Piece};
-use genie_sys::{Errno, machine};
+use genie_sys::machine;
 use rustix::net::sockopt;
 
 use super::super::partners::each;
@@ -82,25 +81,14 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// For datagrams of one length. None where a right is missing, or the kernel has no such thing.
-    pub(super) fn open(len: usize) -> Result<Option<Self>> {
-        let refused = |errno| {
-            [Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::AFNOSUPPORT, Errno::NOSYS].contains(&errno)
-        };
-        let pair = match Pair::new(MTU) {
-            Ok(pair) => pair,
-            Err(unavailable) if refused(unavailable.0.errno) => return Ok(None),
-            Err(unavailable) => return Err(unavailable.0.into()),
-        };
+    /// For datagrams of one length.
+    pub(super) fn open(len: usize) -> Result<Self> {
+        let pair = Pair::new(MTU).map_err(failed)?;
         let [near, far] = &pair.ends;
         let options =
             raw::Options { buffers: BUFFERS, area: OFFSET + BUFFERS * len, ..raw::Options::default() };
         let (sender, mut area) =
-            match near.namespace.enter(|| raw::Sender::open(&near.interface.name, &options)) {
-                Ok(opened) => opened,
-                Err(driver::Error::Kernel { source, .. }) if refused(source.errno) => return Ok(None),
-                Err(error) => return Err(failed(error)),
-            };
+            near.namespace.enter(|| raw::Sender::open(&near.interface.name, &options)).map_err(failed)?;
         let probe = Probe::pin()?;
         let receiving = far.namespace.enter(|| UdpSocket::bind((far.v4, 0))).map_err(failed)?;
         sockopt::set_socket_recv_buffer_size_force(&receiving, HELD).map_err(failed)?;
@@ -124,19 +112,7 @@ impl Stage {
         let _ = area.split_to(OFFSET);
         let pieces = (0..BUFFERS).map(|_| vec![area.split_to(len)]).collect();
         let bytes = vec![0; len];
-        Ok(Some(Self {
-            pair,
-            socket,
-            sender,
-            flows,
-            len,
-            bytes,
-            pieces,
-            orders,
-            came,
-            turns: 0,
-            _probe: probe,
-        }))
+        Ok(Self { pair, socket, sender, flows, len, bytes, pieces, orders, came, turns: 0, _probe: probe })
     }
 
     /// Sends some datagrams, of which the receiver compares all bytes.
