@@ -48,7 +48,7 @@ pub(super) fn add(
     let letters = ((width - SAMPLE - 3.0 * GAP) / (f64::from(shape.text) * LETTER)) as usize;
     for index in order {
         let (curve, style) = (&figure.curves[*index], styles[*index]);
-        sample(scene, (left, top), style, ink);
+        sample(scene, (left, top), curve, style, ink);
         for part in wrapped(&curve.name, letters) {
             let place = (left + SAMPLE + GAP, top + f64::from(shape.text) * 0.36);
             let colour = Some(Color::from(ink.text()));
@@ -68,16 +68,19 @@ pub(super) fn add(
     scene.height = scene.height.max(top);
 }
 
-fn sample(scene: &mut Scene, (left, y): (f64, f64), style: Style, ink: Ink) {
-    scene.add(Primitive::Line {
-        x1: left,
-        y1: y,
-        x2: left + SAMPLE,
-        y2: y,
-        stroke: Color::from(ink.hue(style.hue)),
-        stroke_width: style.width,
-        stroke_dasharray: style.dashes.map(str::to_owned),
-    });
+/// How a curve looks: a line only where one joins its points.
+fn sample(scene: &mut Scene, (left, y): (f64, f64), curve: &Curve, style: Style, ink: Ink) {
+    if curve::is_joined(curve) {
+        scene.add(Primitive::Line {
+            x1: left,
+            y1: y,
+            x2: left + SAMPLE,
+            y2: y,
+            stroke: Color::from(ink.hue(style.hue)),
+            stroke_width: style.width,
+            stroke_dasharray: style.dashes.map(str::to_owned),
+        });
+    }
     if style.marked {
         scene.add(curve::marker((left + SAMPLE / 2.0, y), style, ink));
     }

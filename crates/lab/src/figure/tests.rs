@@ -176,6 +176,15 @@ fn emulated_copy_is_in_front_and_two_points_make_no_line() {
 }
 
 #[test]
+fn the_legend_shows_no_line_where_none_joins_the_points() {
+    let lines = |curve| draw(&figure(vec![curve]), WIDE, Ink::Printed).matches("stroke-width=\"2\"").count();
+    let two = curve("copy", true, 90.0);
+    let middle = CurvePoint { x: 4096.0, ..two.points[1] };
+    let three = Curve { points: vec![two.points[0], middle, two.points[1]], ..two.clone() };
+    assert_eq!([two, three].map(lines), [0, 2]);
+}
+
+#[test]
 fn a_means_has_one_look_in_all_figures() {
     let beside = |name: &str| Curve { beside: true, ..curve(name, true, 99.0) };
     let alone = style::assign(&[beside("pipe")])[0];
