@@ -181,7 +181,7 @@ impl Found<'_> {
             significant(split),
             significant(whole)
         );
-        Ok((whole / split <= SAME, found))
+        Ok((whole.max(split) / whole.min(split) <= SAME, found))
     }
 
     fn alignment_of_all(&self) -> Judgement {

@@ -42,6 +42,13 @@ fn what_a_claim_says_to_be_quicker_and_is_slower_refutes_it() {
     assert_eq!((&found[..4], &found[4..]), (&alike[..], &[Verdict::DoesNotHold; 2][..]));
 }
 
+/// It was taken for little difference however much longer splitting took.
+#[test]
+fn splitting_that_takes_half_as_long_again_makes_a_difference() {
+    let split = |mbit: f64| if mbit > 121.5 { 150.0 } else { 100.0 };
+    assert_eq!(conclude(&measured(split, |_| 0.0)).judged()[0], Verdict::DoesNotHold);
+}
+
 #[test]
 fn every_curve_of_the_paper_has_a_subject() {
     let subjects: Vec<_> = subjects(0).into_iter().map(|subject| (subject.figure, subject.series)).collect();
