@@ -18,7 +18,7 @@ use super::reading::{MISSING, Reading, findings, left_out, shown};
 use crate::amounts::significant;
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
-use crate::findings::{Conclusion, Judgement, Scale, Table, row};
+use crate::findings::{Conclusion, Figure, Judgement, Scale, Table, row};
 use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::medium::Medium;
@@ -135,16 +135,9 @@ fn conclude(measurements: &Measurements) -> Conclusion {
     let judgements = if is_measured { Ok(judgements) } else { Err(&*why) };
     let of = |setting| Reading::of(measurements, ID, setting, Quantity::Bytes);
     // All of them in one would be too many to be told apart.
-    let figure = |(name, title, has_checksum)| {
-        let names = WAYS.into_iter().filter(|way| way.has_checksum == has_checksum).map(Way::name);
-        found.0.figure(name, title, "time of a datagram in µs", Scale::Logarithmic, names)
-    };
-    let figures = [
-        ("udp-no-checksum", "Time of a datagram, without checksums", false),
-        ("udp-checksum", "Time of a datagram, with checksums", true),
-    ];
+    let figures = [false, true].into_iter().filter_map(|has_checksum| found.figure(has_checksum));
     Conclusion {
-        figures: figures.into_iter().filter_map(figure).collect(),
+        figures: figures.collect(),
         tables: if is_measured {
             let loss = of(LOST).table("Bytes lost in a turn (medians)", "interface", names());
             let rates = LENGTHS.into_iter().map(|len| found.table(len as u64));
@@ -173,6 +166,24 @@ impl Found<'_> {
     /// The receiver's rate in KB/s.
     fn rate(&self, way: Way, len: u64) -> Option<f64> {
         self.0.at(&way.name(), len).map(|us| len as f64 / us * 1e6 / 1024.0)
+    }
+
+    /// The times of all ways with checksums, or without.
+    fn figure(&self, has_checksum: bool) -> Option<Figure> {
+        let mut ways: Vec<_> = WAYS.into_iter().filter(|way| way.has_checksum == has_checksum).collect();
+        // The others look alike in both figures.
+        ways.sort_by_key(|way| *way == Way::PAPERS);
+        let (name, title) = match has_checksum {
+            true => ("udp-checksum", "Time of a datagram, with checksums"),
+            false => ("udp-no-checksum", "Time of a datagram, without checksums"),
+        };
+        let (y, names) = ("time of a datagram in µs", ways.iter().map(|way| way.name()));
+        let mut figure = self.0.figure(name, title, y, Scale::Logarithmic, names)?;
+        for curve in &mut figure.curves {
+            // The title says whether there are checksums.
+            curve.name.truncate(curve.name.rfind(", ").unwrap_or(curve.name.len()));
+        }
+        Some(figure)
     }
 
     /// The rate of one way as a multiple of another's, at the paper's length.
@@ -270,5 +281,24 @@ impl Found<'_> {
             row("interface", heads),
             WAYS.map(line),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::synthetic::{made, run};
+    use super::*;
+
+    #[test]
+    fn each_way_has_a_curve_in_the_figure_with_checksums_or_in_that_without() {
+        let names = names();
+        let both = names.iter().flat_map(|name| LENGTHS.map(|len| (name, len as u64)));
+        let points = both.map(|(name, len)| made(TIME, name, Quantity::Latency, (len, 1.0)));
+        let figures = conclude(&run(ID, points)).figures;
+        let drawn = figures
+            .iter()
+            .map(|figure| figure.curves.iter().map(|curve| curve.name.as_str()).collect::<Vec<_>>());
+        let both = ["standard socket", "copying extension", "mmap", "gather"];
+        assert_eq!(drawn.collect::<Vec<_>>(), [[&both[..], &["mmap, a call each"]].concat(), both.to_vec()]);
     }
 }
