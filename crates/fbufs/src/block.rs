@@ -3,20 +3,22 @@
 //! Why: a stack of modules puts headers in front of data, cuts messages into packets and joins packets to messages. If each
 //! step had a buffer of its own, each would copy.
 //! How: a block names a part of a data block, which is a buffer with a count of the blocks that name parts of it. Whoever
-//! has the only block may store, also beside the part: in its headroom and tailroom.
+//! has the only block may store, also beside the part: in its headroom and tailroom. The buffer is an fbuf, or memory of any other
+//! kind, such as a system buffer: a message passes both by reference, and what takes fbufs alone is given copies of the latter.
 //!
 //! | STREAMS | here |
 //! | --- | --- |
-//! | `b_datap`, `db_ref` | a counted [`Fbuf`], [`Block::references`] |
+//! | `b_datap`, `db_ref` | a counted buffer, [`Block::references`] |
 //! | `b_rptr`, `b_wptr` | [`Block::read_at`], [`Block::write_at`]; the bytes between them are the block's |
 //! | `db_base`, `db_lim` | 0 and [`Block::capacity`] |
 //! | `b_cont`, `b_next` | the order of the blocks in a [`Message`](crate::Message); of messages in any collection |
-//! | `allocb`, `esballoc`, `freeb` | [`Block::allocate`], `Block::from(fbuf)`, drop |
+//! | `allocb`, `esballoc`, `freeb` | [`Block::allocate`], `Block::from(fbuf)` and [`Block::of`], drop |
 //! | `dupb`, `copyb` | [`Block::duplicate`], [`Block::copied`] |
 //!
 //! Source: SMLI TR-95-39 §5.2.5, §5.4.2 (uf_allocb); AT&T's STREAMS.
 
-use std::ops::{Deref, Range};
+use std::fmt::Debug;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -25,11 +27,23 @@ use crate::{Fbuf, Pool};
 /// A part of a buffer.
 #[derive(Debug)]
 pub struct Block {
-    /// All of the buffer's pages are its data.
-    data: Arc<Fbuf>,
+    data: Arc<Data>,
     read: usize,
     write: usize,
 }
+
+/// A buffer.
+#[derive(Debug)]
+enum Data {
+    /// All of its pages are its data.
+    Fbuf(Fbuf),
+    Other(Box<dyn Bytes>),
+}
+
+/// Memory that a block can be made of.
+trait Bytes: DerefMut<Target = [u8]> + Debug + Send + Sync {}
+
+impl<B: DerefMut<Target = [u8]> + Debug + Send + Sync> Bytes for B {}
 
 impl Block {
     /// Allocates a block of no bytes, with `headroom` bytes in front of it and `tailroom` behind it.
@@ -41,6 +55,13 @@ impl Block {
         let mut fbuf = pool.allocate(headroom.saturating_add(tailroom))?;
         fbuf.set_data(headroom, 0)?;
         Ok(fbuf.into())
+    }
+
+    /// A block of all bytes of a buffer that is no [`Fbuf`]: of a system buffer ([`SystemBytes`](genie_memory::SystemBytes)), of a
+    /// device's memory, or of the program's own. The buffer is dropped with the last block that names a part of it.
+    pub fn of(buffer: impl DerefMut<Target = [u8]> + Debug + Send + Sync + 'static) -> Self {
+        let write = buffer.len();
+        Self { data: Arc::new(Data::Other(Box::new(buffer))), read: 0, write }
     }
 
     /// Where the block's bytes start in its buffer.
@@ -69,15 +90,17 @@ impl Block {
         Self { data: Arc::clone(&self.data), ..*self }
     }
 
-    /// A block of a buffer of its own, with the same bytes, headroom and tailroom.
+    /// A block of a buffer of its own, with the same bytes, headroom and tailroom: of an fbuf where this one is, else of the heap.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
     pub fn copied(&self) -> Result<Self> {
-        let mut fbuf = self.data.allocate_alike(self.capacity())?;
-        fbuf.set_data(self.read, self.len())?;
-        fbuf.copy_from_slice(self);
-        Ok(fbuf.into())
+        let mut data = match &*self.data {
+            Data::Fbuf(fbuf) => Data::Fbuf(fbuf.allocate_alike(self.capacity())?),
+            Data::Other(bytes) => Data::Other(Box::new(vec![0; bytes.len()])),
+        };
+        data[self.range()].copy_from_slice(self);
+        Ok(Self { data: Arc::new(data), ..*self })
     }
 
     /// The bytes, to be changed, unless another block names parts of the same buffer.
@@ -130,34 +153,44 @@ impl Block {
         Ok(rest)
     }
 
-    /// The buffer, with the block's bytes as its data; the block, where another one names parts of the same buffer.
+    /// The buffer, with the block's bytes as its data; the block, where another one names parts of the same buffer, or that is
+    /// no fbuf.
     pub fn into_fbuf(self) -> Result<Fbuf, Self> {
+        if let Data::Other(_) = *self.data {
+            return Err(self);
+        }
         let (read, write) = (self.read, self.write);
-        let mut fbuf = Arc::try_unwrap(self.data).map_err(|data| Self { data, read, write })?;
-        // Inside, since the block's part always is.
-        let _ = fbuf.set_data(read, write - read);
-        Ok(fbuf)
+        match Arc::try_unwrap(self.data) {
+            Ok(Data::Fbuf(mut fbuf)) => {
+                // Inside, since the block's part always is.
+                let _ = fbuf.set_data(read, write - read);
+                Ok(fbuf)
+            }
+            Ok(other) => Err(Self { data: Arc::new(other), read, write }),
+            Err(data) => Err(Self { data, read, write }),
+        }
     }
 
     fn range(&self) -> Range<usize> {
         self.read..self.write
     }
 
-    /// The pool that the buffer is of; none if it is a migrant buffer.
+    /// The pool that the buffer is of; none if it is a migrant buffer, or no fbuf.
     pub(crate) fn pool(&self) -> Option<&Pool> {
-        self.data.pool()
+        if let Data::Fbuf(fbuf) = &*self.data { fbuf.pool() } else { None }
     }
 
-    /// The buffer as [`Block::into_fbuf`] gives it, or a copy of the block's bytes in one of the same kind.
-    pub(crate) fn into_own_fbuf(self) -> Result<Fbuf, (Error, Self)> {
-        self.into_fbuf().or_else(|shared| {
-            let copied = shared.data.allocate_alike(shared.len());
-            let mut copy = match copied {
-                Ok(copy) => copy,
-                Err(error) => return Err((error, shared)),
-            };
-            copy.copy_from_slice(&shared);
-            Ok(copy)
+    /// The buffer as [`Block::into_fbuf`] gives it, or a copy of the block's bytes in one that `allocate` gives.
+    pub(crate) fn into_own_fbuf(
+        self,
+        allocate: impl FnOnce(usize) -> Result<Fbuf>,
+    ) -> Result<Fbuf, (Error, Self)> {
+        self.into_fbuf().or_else(|shared| match allocate(shared.len()) {
+            Ok(mut copy) => {
+                copy.copy_from_slice(&shared);
+                Ok(copy)
+            }
+            Err(error) => Err((error, shared)),
         })
     }
 }
@@ -167,7 +200,7 @@ impl From<Fbuf> for Block {
         let (read, write) = (fbuf.headroom(), fbuf.headroom() + fbuf.len());
         let capacity = fbuf.capacity();
         let _ = fbuf.set_data(0, capacity);
-        Self { data: Arc::new(fbuf), read, write }
+        Self { data: Arc::new(Data::Fbuf(fbuf)), read, write }
     }
 }
 
@@ -176,5 +209,25 @@ impl Deref for Block {
 
     fn deref(&self) -> &[u8] {
         &self.data[self.range()]
+    }
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Fbuf(fbuf) => fbuf,
+            Self::Other(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Data {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Fbuf(fbuf) => fbuf,
+            Self::Other(bytes) => bytes,
+        }
     }
 }

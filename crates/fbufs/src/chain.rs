@@ -163,10 +163,12 @@ impl Message {
     /// As [`Pool::allocate`].
     pub fn into_fbuf(mut self, pool: &Pool) -> Result<Fbuf> {
         if self.0.len() == 1
-            && self.0[0].references() == 1
-            && let Some(Ok(fbuf)) = self.0.pop_front().map(Block::into_fbuf)
+            && let Some(only) = self.0.pop_front()
         {
-            return Ok(fbuf);
+            match only.into_fbuf() {
+                Ok(fbuf) => return Ok(fbuf),
+                Err(only) => self.0.push_front(only),
+            }
         }
         let mut fbuf = pool.allocate(self.len())?;
         let mut at = 0;
@@ -182,12 +184,17 @@ impl Message {
         let _ = self.trim_front(written);
     }
 
-    /// Passes the blocks' buffers on, one after the other, until one fails.
-    fn pass_on(&mut self, pass: impl Fn(Fbuf) -> Result<usize, Box<Unwritten>>) -> Result<usize> {
+    /// Passes the blocks' buffers on, one after the other, until one fails; copies those that others have, or that are no fbufs, into
+    /// fbufs that `allocate` gives.
+    fn pass_on(
+        &mut self,
+        allocate: impl Fn(usize) -> Result<Fbuf>,
+        pass: impl Fn(Fbuf) -> Result<usize, Box<Unwritten>>,
+    ) -> Result<usize> {
         let mut written = 0;
         while let Some(block) = self.0.pop_front() {
             let passed = block
-                .into_own_fbuf()
+                .into_own_fbuf(&allocate)
                 .and_then(|fbuf| pass(fbuf).map_err(|unwritten| (unwritten.error, unwritten.fbuf.into())));
             match passed {
                 Ok(count) => written += count,
@@ -244,13 +251,13 @@ fn written_or(written: usize, error: Error) -> Result<usize> {
 }
 
 impl Channel {
-    /// Writes a message, a buffer for each block: those that nobody else has are passed, and the others are copied. Returns
+    /// Writes a message, a buffer for each block: fbufs that nobody else has are passed, and the others are copied. Returns
     /// how many bytes were written.
     ///
     /// # Errors
     /// As [`Channel::write`]; nothing was written then. The message keeps what was not written.
     pub fn write_message(&self, message: &mut Message) -> Result<usize> {
-        message.pass_on(|fbuf| self.write(fbuf))
+        message.pass_on(|len| self.pool().allocate(len), |fbuf| self.write(fbuf))
     }
 
     /// As [`Channel::write_message`], but does not wait: it returns with fewer bytes, or fails with [`Error::WouldBlock`].
@@ -258,18 +265,18 @@ impl Channel {
     /// # Errors
     /// As [`Channel::write_message`].
     pub fn try_write_message(&self, message: &mut Message) -> Result<usize> {
-        message.pass_on(|fbuf| self.try_write(fbuf))
+        message.pass_on(|len| self.pool().allocate(len), |fbuf| self.try_write(fbuf))
     }
 }
 
 impl Connection {
-    /// Writes a message, a request for each block: buffers that nobody else has are passed, and the others are copied. Returns
+    /// Writes a message, a request for each block: fbufs that nobody else has are passed, and the others are copied. Returns
     /// how many bytes were written.
     ///
     /// # Errors
     /// As [`Connection::write`]; nothing was written then. The message keeps what was not written.
     pub fn write_message(&self, message: &mut Message) -> Result<usize> {
-        message.pass_on(|fbuf| self.write(fbuf))
+        message.pass_on(|len| self.allocate(len), |fbuf| self.write(fbuf))
     }
 }
 

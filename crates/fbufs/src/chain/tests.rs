@@ -1,5 +1,6 @@
 use std::io::Read;
 
+use genie_io::Interface;
 use proptest::prelude::*;
 
 use super::*;
@@ -78,6 +79,47 @@ fn messages_go_through_channels_and_pipes_and_what_nobody_else_has_is_passed() {
     channel.write_message(&mut whole.into()).unwrap();
     assert_eq!(other.read(9).unwrap().unwrap().offset(), offset);
     assert!(place < Some(pool.limit()));
+}
+
+#[test]
+fn a_system_buffer_is_passed_by_reference_copied_where_fbufs_are_needed_and_dropped_with_the_last_block() {
+    let (pool, interface) = (pool(), Interface::open().unwrap());
+    let space = interface.space();
+    let mut bytes = space.aligned_buffer(0, 8192).unwrap().into_bytes().unwrap();
+    bytes.fill(7);
+    let place = bytes.as_ptr();
+    let mut block = Block::of(bytes);
+    block.narrow(100..8192).unwrap();
+    let mut message = Message::from(block);
+    message.prepend(&pool, b"in its headroom").unwrap();
+    assert_eq!(message.blocks().next().unwrap().as_ptr(), place.wrapping_add(85));
+    let tail = message.split_off(1000).unwrap();
+    assert_eq!(tail.blocks().next().unwrap().as_ptr(), place.wrapping_add(1085));
+    let expected = [message.to_vec(), tail.to_vec()].concat();
+
+    let copied = tail.blocks().next().unwrap().copied().unwrap();
+    assert_eq!((&copied[..], copied.read_at(), copied.references()), (&tail.to_vec()[..], 1085, 1));
+    let mut whole = message.duplicate();
+    whole.append(tail);
+    let (mut read, write) = std::io::pipe().unwrap();
+    assert_eq!(pool.write_message(write, &mut whole.duplicate()).unwrap(), expected.len());
+    let mut piped = Vec::new();
+    read.read_to_end(&mut piped).unwrap();
+    assert!(piped == expected);
+    let (channel, offer) = pool.channel().unwrap();
+    let other = pool.take(offer).unwrap();
+    assert_eq!(channel.write_message(&mut message).unwrap(), 1000);
+    assert!(other.read(usize::MAX).unwrap().unwrap()[..] == expected[..1000]);
+
+    // One block, to which no other one refers, is no fbuf all the same.
+    assert_eq!(pool.held(), 0);
+    let mut only = whole.split_off(1000).unwrap();
+    drop(whole);
+    assert_eq!(only.blocks().map(Block::references).collect::<Vec<_>>(), [1]);
+    assert!(only.blocks_mut().next().unwrap().append(b"") && space.check().unwrap().system > 0);
+    let fbuf = only.into_fbuf(&pool).unwrap();
+    assert!(fbuf[..] == expected[1000..] && fbuf.pool().is_some());
+    assert_eq!(space.check().unwrap().system, 0);
 }
 
 #[derive(Debug, Clone)]
