@@ -30,14 +30,12 @@ function(rust_library name crate description)
 
     set(system_libraries Threads::Threads dl m gcc_s)
     set(map ${CMAKE_CURRENT_SOURCE_DIR}/${name}.map)
-    file(GLOB headers ${CMAKE_CURRENT_SOURCE_DIR}/include/*)
     file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/nothing.c "")
     add_library(${name} SHARED ${CMAKE_CURRENT_BINARY_DIR}/nothing.c)
     add_dependencies(${name} ${name}_archive)
     set_target_properties(${name} PROPERTIES
         VERSION ${PROJECT_VERSION}
         SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-        PUBLIC_HEADER "${headers}"
         LINK_DEPENDS "${archive};${map}")
     target_include_directories(${name} PUBLIC
         $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -54,8 +52,8 @@ function(rust_library name crate description)
         ${system_libraries})
 
     install(TARGETS ${name} ${name}_static EXPORT ${name}-targets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-        PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
     install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
     install(EXPORT ${name}-targets NAMESPACE ${name}:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/${name})
     configure_package_config_file(${RUST_LIBRARY_FOLDER}/config.cmake.in ${name}-config.cmake

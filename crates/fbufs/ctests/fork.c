@@ -4,9 +4,10 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "check.h"
+#include "blocks.h"
 
 static unsigned char *bytes;
+static mblk_t *mp;
 static char *mapped;
 static int channel[2], room, listener;
 static const struct uf_settings settings = {.limit = 64u << 20};
@@ -23,6 +24,10 @@ static void child(void *ignored) {
     FAILS_WITH(UF_FAILED, EFAULT, uf_deallocate(bytes, 9000));
     FAILS(EFAULT, uf_write(1, mapped, 1));
     FAILS(EFAULT, uf_unmap(mapped, 10));
+    FAILS(ESTALE, uf_putmsg(1, mp));
+    FAILS(ESTALE, uf_msgbuf(mp, &all));
+    CHECK(copymsg(mp) == NULL);
+    freemsg(mp);
     unsigned char *own = filled(100, 2);
     CHECK(own != bytes);
     FAILS(ESTALE, uf_write(channel[0], own, 100));
@@ -112,11 +117,14 @@ int main(void) {
     OK(uf_pair(channel));
     room = uf_room(channel[0]);
     bytes = filled(9000, 1);
+    mp = prepended(message("parent's"), "a ");
     int self = open("/proc/self/exe", O_RDONLY);
     mapped = uf_mmap(NULL, 10, PROT_READ, MAP_SHARED, self, 0);
     CHECK(mapped != MAP_FAILED && mapped[0] == 0x7f);
     ends(process(child, NULL));
     expect(bytes, 9000, 0, 1);
+    is(mp, "a parent's");
+    freemsg(mp);
     CHECK(uf_write(channel[0], bytes, 9000) == 9000);
     void *all;
     CHECK(uf_get(channel[1], &all) == 9000 && all == bytes);

@@ -1,67 +1,37 @@
 /* Messages: headers are put in front, messages are cut and joined, and no byte is copied on the way. */
-#include <stdint.h>
 #include <sys/socket.h>
+#include <sys/stream.h>
 
-#include "check.h"
-
-/* The message's bytes are these. */
-static void is(mblk_t *mp, const char *text) {
-    size_t at = 0, length = strlen(text);
-    void *bytes;
-    CHECK(uf_msgdsize(mp) == (ssize_t)length);
-    for (int i = 0; at < length; i++) {
-        ssize_t count = uf_block(mp, i, &bytes);
-        CHECK(count >= 0 && memcmp(bytes, text + at, (size_t)count) == 0);
-        at += (size_t)count;
-    }
-}
-
-static char *block(mblk_t *mp, int index) {
-    void *bytes;
-    CHECK(uf_block(mp, index, &bytes) >= 0);
-    return bytes;
-}
-
-static mblk_t *message(const char *text) {
-    mblk_t *mp = uf_allocb(NULL, 64);
-    CHECK(mp);
-    OK(uf_append(mp, text, strlen(text)));
-    return mp;
-}
+#include "blocks.h"
 
 /* A stack of modules: a packet gets headers, and is cut where it is too long for the next module. */
 static void down_a_stack(int to, int from, int passes) {
-    char *bytes = uf_allocate(100);
+    uchar_t *bytes = uf_allocate(100);
     memcpy(bytes + 20, "payload", 7);
     mblk_t *mp = uf_esballoc(bytes + 20, 7);
-    CHECK(mp);
+    CHECK(mp && mp->b_datap->db_base == bytes && mp->b_datap->db_lim == bytes + 4096);
     FAILS_WITH(UF_FAILED, EFAULT, uf_deallocate(bytes, 100)); /* it is the message's */
-    OK(uf_prepend(mp, "tcp ", 4));
-    OK(uf_prepend(mp, "ip ", 3));
+    CHECK(prepended(mp, "tcp ") == mp && prepended(mp, "ip ") == mp);
     is(mp, "ip tcp payload");
-    CHECK(block(mp, 0) == bytes + 13); /* in the buffer itself */
-    OK(uf_adjmsg(mp, 3));
+    CHECK(mp->b_rptr == bytes + 13); /* in the buffer itself */
+    CHECK(adjmsg(mp, 3) == 1);
     is(mp, "tcp payload");
-    mblk_t *rest = uf_split(mp, 7);
-    CHECK(rest);
+    mblk_t *rest = dupmsg(mp);
+    CHECK(adjmsg(rest, 7) == 1 && adjmsg(mp, -4) == 1);
     is(mp, "tcp pay");
     is(rest, "load");
-    CHECK(block(rest, 0) == bytes + 23);
+    CHECK(rest->b_rptr == bytes + 23);
     /* Both name the buffer, so a header gets a block of its own, and the bytes stay. */
-    OK(uf_prepend(rest, "tcp ", 4));
+    rest = prepended(rest, "tcp ");
     is(rest, "tcp load");
-    CHECK(block(rest, 1) == bytes + 23);
-    OK(uf_linkb(mp, rest));
-    FAILS(EFAULT, uf_msgdsize(rest));
+    CHECK(rest->b_cont->b_rptr == bytes + 23);
+    linkb(mp, rest);
     is(mp, "tcp paytcp load");
-    OK(uf_pullupmsg(mp, 15));
+    CHECK(pullupmsg(mp, 15) == 1 && mp->b_cont == NULL);
     is(mp, "tcp paytcp load");
-    FAILS(EINVAL, uf_block(mp, 1, &(void *){0}));
-    OK(uf_adjmsg(mp, -4));
-    is(mp, "tcp paytcp ");
-    char *place = block(mp, 0);
+    CHECK(adjmsg(mp, -4) == 1);
+    uchar_t *place = mp->b_rptr;
     CHECK(uf_putmsg(to, mp) == 11);
-    FAILS(EFAULT, uf_freemsg(mp));
     void *all;
     CHECK(uf_get(from, &all) == 11 && memcmp(all, "tcp paytcp ", 11) == 0);
     CHECK(!passes || all == (void *)place);
@@ -69,18 +39,49 @@ static void down_a_stack(int to, int from, int passes) {
 }
 
 static void duplicates(void) {
-    mblk_t *mp = message("abc"), *same = uf_dupmsg(mp);
-    CHECK(same && same != mp && block(same, 0) == block(mp, 0));
-    OK(uf_append(same, "de", 2));
+    mblk_t *mp = message("abc"), *same = dupmsg(mp);
+    CHECK(same && same != mp && same->b_rptr == mp->b_rptr && mp->b_datap->db_ref == 2);
+    linkb(same, message("de"));
     is(mp, "abc");
     is(same, "abcde");
     /* A shared buffer is copied, another one is not. */
     void *one, *other;
-    char *place = block(mp, 0);
+    uchar_t *place = mp->b_rptr;
     CHECK(uf_msgbuf(same, &one) == 5 && memcmp(one, "abcde", 5) == 0 && one != (void *)place);
-    FAILS(EFAULT, uf_freemsg(same));
     CHECK(uf_msgbuf(mp, &other) == 3 && other == (void *)place);
     CHECK(uf_deallocate(one, 5) == NULL && uf_deallocate(other, 3) == NULL);
+}
+
+static int frees;
+
+static void count(char *argument) {
+    CHECK(strcmp(argument, "counted") == 0);
+    frees++;
+}
+
+/* Memory that is no fbuf is written from its place, or copied where fbufs are needed, and freed after the last block of it. */
+static void own_memory(int to, int from) {
+    static uchar_t memory[1000];
+    static char argument[] = "counted";
+    static frtn_t routine = {count, argument};
+    frees = 0;
+    memset(memory, 'm', sizeof memory);
+    mblk_t *mp = esballoc(memory, sizeof memory, BPRI_MED, &routine);
+    CHECK(mp && mp->b_rptr == memory && mp->b_wptr == memory && mp->b_datap->db_lim == memory + sizeof memory);
+    mp->b_wptr += 900;
+    mblk_t *kept = dupb(mp), *copy = copyb(mp);
+    CHECK(copy->b_rptr != memory && copy->b_datap->db_frtnp == NULL && memcmp(copy->b_rptr, memory, 900) == 0);
+    linkb(mp, copy);
+    CHECK(uf_putmsg(to, mp) == 1800 && frees == 0);
+    void *all;
+    for (size_t found = 0, count; found < 1800; found += count) {
+        CHECK((count = (size_t)uf_get(from, &all)) > 0);
+        for (size_t i = 0; i < count; i++)
+            CHECK(((char *)all)[i] == 'm');
+        CHECK(uf_deallocate(all, count) == NULL);
+    }
+    CHECK(uf_msgbuf(kept, &all) == 900 && all != (void *)memory && frees == 1);
+    CHECK(uf_deallocate(all, 900) == NULL);
 }
 
 /* Where there is room for a part, that part is written, and the message keeps the rest. */
@@ -94,7 +95,9 @@ static void nonblocking(int to, int from, int passes) {
         CHECK((mp = uf_esballoc(uf_allocate(length), length)));
         if (passes) { /* a message of three fbufs, for which 256 have no room in the end */
             mblk_t *second = uf_esballoc(uf_allocate(length), length), *third = uf_esballoc(uf_allocate(length), length);
-            CHECK(second && third && uf_linkb(mp, second) == 0 && uf_linkb(mp, third) == 0);
+            CHECK(second && third);
+            linkb(mp, second);
+            linkb(mp, third);
         }
         count = uf_putmsg(to, mp);
         CHECK(count > 0 || (count == -1 && errno == EAGAIN && !passes));
@@ -102,57 +105,41 @@ static void nonblocking(int to, int from, int passes) {
         filled += (size_t)count;
     } while (count == (passes ? 3 : (ssize_t)length));
     CHECK(!passes || (filled == 256 && count == 1));
-    size_t rest = (size_t)uf_msgdsize(mp);
+    size_t rest = msgdsize(mp);
     CHECK(rest == (passes ? 2 : length - (size_t)count));
     FAILS(EAGAIN, uf_putmsg(to, mp));
-    CHECK(uf_msgdsize(mp) == (ssize_t)rest);
+    CHECK(msgdsize(mp) == rest);
     while (found < filled + rest) {
         CHECK((count = uf_read(from, &all, 8192)) > 0 && uf_deallocate(all, (size_t)count) == NULL);
         found += (size_t)count;
         if (found == filled)
             CHECK(uf_putmsg(to, mp) == (ssize_t)rest);
     }
-    FAILS(EFAULT, uf_freemsg(mp));
     OK(uf_set_nonblocking(to, 0));
 }
 
 static void misuse(void) {
-    mblk_t *mp = message("abc"), *wrong[] = {NULL, (mblk_t *)12345678, (mblk_t *)-1};
-    void *bytes;
-    for (int i = 0; i < 3; i++) {
-        mblk_t *no = wrong[i];
-        FAILS(EFAULT, uf_freemsg(no));
-        FAILS(EFAULT, uf_prepend(no, "x", 1));
-        FAILS(EFAULT, uf_append(no, "x", 1));
-        FAILS_WITH(NULL, EFAULT, uf_split(no, 0));
-        FAILS(EFAULT, uf_linkb(no, mp));
-        FAILS(EFAULT, uf_linkb(mp, no));
-        FAILS_WITH(NULL, EFAULT, uf_dupmsg(no));
-        FAILS(EFAULT, uf_adjmsg(no, 0));
-        FAILS(EFAULT, uf_pullupmsg(no, 0));
-        FAILS(EFAULT, uf_msgdsize(no));
-        FAILS(EFAULT, uf_block(no, 0, &bytes));
-        FAILS(EFAULT, uf_putmsg(1, no));
-        FAILS(EFAULT, uf_msgbuf(no, &bytes));
-    }
-    FAILS(EFAULT, uf_linkb(mp, mp));
-    FAILS(EFAULT, uf_prepend(mp, NULL, 1));
-    FAILS(ENOMEM, uf_prepend(mp, "x", SIZE_MAX - 100));
-    FAILS(ENOMEM, uf_append(mp, "x", SIZE_MAX - 100));
-    FAILS(EFAULT, uf_block(mp, 0, NULL));
+    mblk_t *mp = message("abc");
+    void *all;
+    FAILS(EFAULT, uf_putmsg(1, NULL));
+    FAILS(EFAULT, uf_msgbuf(NULL, &all));
     FAILS(EFAULT, uf_msgbuf(mp, NULL));
-    FAILS(EINVAL, uf_block(mp, -1, &bytes));
-    FAILS(EINVAL, uf_block(mp, 1, &bytes));
-    FAILS_WITH(NULL, EINVAL, uf_split(mp, 4));
-    FAILS(EINVAL, uf_adjmsg(mp, 4));
-    FAILS(EINVAL, uf_adjmsg(mp, -4));
-    FAILS(EINVAL, uf_pullupmsg(mp, 4));
     FAILS(EBADF, uf_putmsg(-1, mp));
     FAILS_WITH(NULL, EINVAL, uf_allocb(NULL, -1));
     FAILS_WITH(NULL, EINVAL, uf_allocb((void *)4711, 1));
-    FAILS_WITH(NULL, EFAULT, uf_esballoc(&bytes, 1));
+    FAILS_WITH(NULL, EFAULT, uf_esballoc(&all, 1));
+    FAILS_WITH(NULL, EDQUOT, allocb((size_t)-1, BPRI_HI));
+    /* Bytes beside the buffer are never written, nor those of the blocks in front. */
+    mblk_t *wrong = message("def");
+    linkb(mp, wrong);
+    wrong->b_wptr = wrong->b_datap->db_lim + 1;
+    FAILS(EINVAL, uf_putmsg(1, mp));
+    wrong->b_wptr = wrong->b_rptr - 1;
+    FAILS(EINVAL, uf_msgbuf(mp, &all));
+    wrong->b_wptr = wrong->b_rptr;
     is(mp, "abc");
-    OK(uf_freemsg(mp));
+    freemsg(mp);
+    freemsg(NULL);
 }
 
 int main(void) {
@@ -165,6 +152,8 @@ int main(void) {
     for (int turn = 0; turn < 50; turn++) {
         down_a_stack(fds[0], fds[1], 1);
         down_a_stack(sockets[0], sockets[1], 0);
+        own_memory(fds[0], fds[1]);
+        own_memory(sockets[0], sockets[1]);
         duplicates();
         misuse();
     }

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "check.h"
+#include "blocks.h"
 
 static const char *program;
 static int fd;
@@ -137,17 +137,17 @@ static void messages(void) {
     unsigned char *bytes = filled_for(fd, 9000, 8);
     mblk_t *mp = uf_esballoc(bytes + 1000, 6000), *same;
     FAILS(EFAULT, uf_write(fd, bytes, 9000));
-    void *all, *place;
-    CHECK(mp && (same = uf_dupmsg(mp)) && uf_block(mp, 0, &place) == 6000 && place == (void *)(bytes + 1000));
-    OK(uf_prepend(mp, "head", 4));
-    OK(uf_append(mp, "tail", 4));
-    CHECK(uf_putmsg(fd, mp) == 6008 && uf_msgdsize(same) == 6000);
+    void *all;
+    CHECK(mp && (same = dupmsg(mp)) && same->b_rptr == bytes + 1000);
+    mp = prepended(mp, "head");
+    linkb(mp, message("tail"));
+    CHECK(uf_putmsg(fd, mp) == 6008 && msgdsize(same) == 6000);
     CHECK(uf_get(fd, &all) == 6008);
     CHECK(memcmp(all, "head", 4) == 0 && memcmp((char *)all + 6004, "tail", 4) == 0);
     expect((unsigned char *)all + 4, 6000, 1000, 8);
     CHECK(uf_deallocate(all, 6008) == NULL);
     /* Nobody else has it now: headers go in front of it, and it becomes an fbuf again, in its place. */
-    OK(uf_prepend(same, "head", 4));
+    CHECK(prepended(same, "head") == same);
     CHECK(uf_msgbuf(same, &all) == 6004 && all == (void *)(bytes + 996));
     CHECK(uf_write(fd, all, 6004) == 6004);
     CHECK(uf_read(fd, &all, 4) == 4 && memcmp(all, "head", 4) == 0 && uf_deallocate(all, 4) == NULL);
@@ -156,7 +156,7 @@ static void messages(void) {
     int wrong = uf_open("queue", NULL, "take");
     CHECK(wrong >= 0 && (mp = uf_esballoc(filled_for(wrong, 100, 9), 100)));
     FAILS(EINVAL, uf_putmsg(wrong, mp));
-    CHECK(uf_msgdsize(mp) == 100 && uf_putmsg(fd, mp) == 100);
+    CHECK(msgdsize(mp) == 100 && uf_putmsg(fd, mp) == 100);
     free_got(fd, 100, 0, 9);
     OK(uf_close(wrong));
 }

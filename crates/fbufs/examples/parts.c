@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stream.h>
 
 #define MUST(condition)                                            \
     do {                                                           \
@@ -11,6 +12,16 @@
             exit(1);                                               \
         }                                                          \
     } while (0)
+
+/* A header in front of a message: a block of its own. */
+static mblk_t *with_header(const char *header, mblk_t *mp) {
+    mblk_t *first = allocb(strlen(header), BPRI_MED);
+    MUST(first);
+    memcpy(first->b_wptr, header, strlen(header));
+    first->b_wptr += strlen(header);
+    linkb(first, mp);
+    return first;
+}
 
 int main(void) {
     int fds[2];
@@ -22,10 +33,10 @@ int main(void) {
 
     mblk_t *first = uf_esballoc(bytes + 20, 14); /* the fbuf is the message's now */
     MUST(first);
-    mblk_t *second = uf_split(first, 6); /* both are parts of it */
-    MUST(second);
-    MUST(uf_prepend(first, "1: ", 3) == 0); /* a block of its own, since the other message shares the fbuf */
-    MUST(uf_prepend(second, "2: ", 3) == 0);
+    mblk_t *second = dupmsg(first); /* both name its bytes */
+    MUST(adjmsg(first, -8) == 1 && adjmsg(second, 6) == 1); /* and now a part each */
+    first = with_header("1: ", first);
+    second = with_header("2: ", second);
     MUST(uf_putmsg(fds[0], first) == 9); /* and the message is gone */
     MUST(uf_putmsg(fds[0], second) == 11);
 

@@ -26,6 +26,9 @@
 /* What uf_deallocate returns when it fails. */
 #define UF_FAILED ((void *)-1)
 
+/* A message of blocks, as of STREAMS: see sys/stream.h. */
+typedef struct msgb mblk_t;
+
 // In the result of uf_explain: uf_write of an fbuf passes it without a copy, if uf_allocate_for allocates such fbufs for the descriptor.
 #define UF_PASSES_FBUFS 1
 
@@ -34,9 +37,6 @@
 
 // In the result of uf_explain: uf_read gives the pages that were written, or that a server has filled, without a copy.
 #define UF_PASSES_INPUT 4
-
-// The name of a message, by which functions of the library know it. There is nothing at that address.
-struct uf_mblk;
 
 // What a pool is to be like. A zero stands for the usual value.
 struct uf_settings {
@@ -54,9 +54,6 @@ struct uf_settings {
     // system calls for each fbuf. GENIE_FBUFS_TRAPS=1 in the environment does the same.
     int traps;
 };
-
-// The name of a message.
-typedef struct uf_mblk mblk_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -332,7 +329,8 @@ int uf_explain(int fd,
 // Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of a channel's).
 int uf_take_over(int fd);
 
-// Makes an fbuf, of which nbytes bytes from bufp on are the bytes, a message. The fbuf is not the program's any more.
+// Makes an fbuf, of which nbytes bytes from bufp on are the bytes, a message of one block. The fbuf is not the program's any more. It
+// begins and ends where db_base and db_lim say.
 //
 // Returns the message, or NULL with errno set.
 //
@@ -340,103 +338,29 @@ int uf_take_over(int fd);
 mblk_t *uf_esballoc(void *bufp,
                     size_t nbytes);
 
-// Makes a message an fbuf: its only block's, if no other message shares that, else a new one with a copy of all bytes. The message is
+// Makes a message an fbuf: its only block's, if no other block shares that, else a new one with a copy of all bytes. The message is
 // gone.
 //
 // Returns the number of bytes, and stores the fbuf's address at *bufpp; or returns -1 with errno set, and the message is still there.
 //
-// Errors: EFAULT (there is no such message, or bufpp is NULL), ENOMEM, EDQUOT.
+// Errors: EFAULT (mp or bufpp is NULL), EINVAL (a block's bytes are not in its buffer), ESTALE (a buffer is the parent process's), ENOMEM,
+// EDQUOT.
 //
-// Pointers: bufpp points to a pointer, or is NULL.
+// Pointers: mp is a message, or NULL; bufpp points to a pointer, or is NULL.
 ssize_t uf_msgbuf(mblk_t *mp,
                   void **bufpp);
 
-// Frees a message. Fbufs that no other message shares go back to their pool.
-//
-// Returns 0, or -1 with errno set.
-//
-// Errors: EFAULT (there is no such message).
-int uf_freemsg(mblk_t *mp);
-
-// Puts nbytes bytes in front of a message's: in front of its first block's, where there is room and no other message shares the fbuf,
-// else in a block of their own. The bytes are copied.
-//
-// Returns 0, or -1 with errno set; then nothing has changed.
-//
-// Errors: EFAULT (there is no such message, or bytes is NULL), ENOMEM, EDQUOT.
-//
-// Pointers: bytes points to nbytes bytes, or is NULL.
-int uf_prepend(mblk_t *mp,
-               const void *bytes,
-               size_t nbytes);
-
-// Puts nbytes bytes behind a message's, as uf_prepend puts them in front.
-//
-// Pointers: As uf_prepend.
-int uf_append(mblk_t *mp, const void *bytes, size_t nbytes);
-
-// Cuts a message: it keeps the first at bytes, and the others are the message that is returned. No byte is copied; at the cut, both
-// share an fbuf.
-//
-// Returns a message, or NULL with errno set; then nothing has changed.
-//
-// Errors: EFAULT (there is no such message), EINVAL (it has fewer bytes).
-mblk_t *uf_split(mblk_t *mp,
-                 size_t at);
-
-// Joins messages: the blocks of later follow those of mp. The message later is gone. No byte is copied.
-//
-// Returns 0, or -1 with errno set; then nothing has changed.
-//
-// Errors: EFAULT (there is no such message, or both are the same).
-int uf_linkb(mblk_t *mp, mblk_t *later);
-
-// Makes another message of the same bytes, which neither may change while both exist. No byte is copied.
-//
-// Returns a message, or NULL with errno set.
-//
-// Errors: EFAULT (there is no such message).
-mblk_t *uf_dupmsg(mblk_t *mp);
-
-// Leaves out the first len bytes of a message, or the last -len if len is negative.
-//
-// Returns 0, or -1 with errno set; then nothing has changed.
-//
-// Errors: EFAULT (there is no such message), EINVAL (it has fewer bytes).
-int uf_adjmsg(mblk_t *mp, ssize_t len);
-
-// Makes the first len bytes of a message lie in its first block; copies them unless they do so already.
-//
-// Returns 0, or -1 with errno set; then nothing has changed.
-//
-// Errors: EFAULT (there is no such message), EINVAL (it has fewer bytes), ENOMEM, EDQUOT.
-int uf_pullupmsg(mblk_t *mp, size_t len);
-
-// Tells how many bytes a message has; -1 with errno set.
-//
-// Errors: EFAULT (there is no such message).
-ssize_t uf_msgdsize(mblk_t *mp);
-
-// Tells where the bytes of a message's block lie; blocks are counted from 0. They stay there until a call changes or frees the message.
-// The program may store into them only while no other message shares them.
-//
-// Returns the number of bytes, and stores their address at *bytesp; or -1 with errno set.
-//
-// Errors: EFAULT (there is no such message, or bytesp is NULL), EINVAL (it has no such block).
-//
-// Pointers: bytesp points to a pointer, or is NULL.
-ssize_t uf_block(mblk_t *mp,
-                 int index,
-                 void **bytesp);
-
-// Writes a message. When all is written, the message is gone. To a channel, or to a Genie server (uf_open), the fbufs of its blocks go,
-// one after the other, if no other message shares them, else copies; which of them are passed without a copy is as for uf_write. To
-// other descriptors the kernel copies.
+// Writes a message, all blocks of whatever type. When all is written, the message is gone. To a channel, or to a Genie server (uf_open),
+// the fbufs of its blocks go, one after the other, if no other block shares them, else copies, as of memory that is no fbuf; which of
+// them are passed without a copy is as for uf_write. To other descriptors the kernel copies.
 //
 // Returns the number of bytes written, which is all unless the descriptor does not block or fails, or -1 with errno set. After fewer
-// bytes than the message had, and after -1, the message is still there, without what was written.
+// bytes than the message had, and after -1, the message is still there, with all its blocks, which have left the bytes that were not written.
 //
-// Errors: EFAULT (there is no such message), and those of uf_write.
+// Errors: EFAULT (mp is NULL), EINVAL (a block's bytes are not in its buffer), ESTALE (a buffer is the parent process's), and those of
+// uf_write.
+//
+// Pointers: mp is a message, or NULL.
 ssize_t uf_putmsg(int fd,
                   mblk_t *mp);
 
@@ -470,7 +394,7 @@ void uf_deregister(void *handle,
 // Allocates a message of one block without bytes. Its room for size bytes is an fbuf of the pool that a handle of uf_register names,
 // or of this process's pool if handle is NULL.
 //
-// Returns the message, which uf_freemsg frees, or NULL with errno set.
+// Returns the message, which freemsg frees, or NULL with errno set.
 //
 // Errors: EINVAL (there is no such registration, or size is negative), ENOMEM, EDQUOT.
 mblk_t *uf_allocb(void *handle,

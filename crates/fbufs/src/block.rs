@@ -175,11 +175,6 @@ impl Block {
         self.read..self.write
     }
 
-    /// The pool that the buffer is of; none if it is a migrant buffer, or no fbuf.
-    pub(crate) fn pool(&self) -> Option<&Pool> {
-        if let Data::Fbuf(fbuf) = &*self.data { fbuf.pool() } else { None }
-    }
-
     /// The buffer as [`Block::into_fbuf`] gives it, or a copy of the block's bytes in one that `allocate` gives.
     pub(crate) fn into_own_fbuf(
         self,

@@ -33,3 +33,4 @@ pub mod pools;
 mod process;
 pub mod registrations;
 pub mod streams;
+pub mod sysv;

@@ -157,19 +157,28 @@ impl Message {
         Ok(())
     }
 
-    /// One buffer with all bytes: the only block's own, if nobody else has it, else a copy.
+    /// One buffer with all bytes: the only block's own, if nobody else has it and it is an fbuf, else a copy.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
-    pub fn into_fbuf(mut self, pool: &Pool) -> Result<Fbuf> {
-        if self.0.len() == 1
-            && let Some(only) = self.0.pop_front()
-        {
-            match only.into_fbuf() {
-                Ok(fbuf) => return Ok(fbuf),
-                Err(only) => self.0.push_front(only),
+    pub fn into_fbuf(self, pool: &Pool) -> Result<Fbuf> {
+        self.into_only_fbuf().or_else(|shared| shared.copied(pool))
+    }
+
+    /// The only block's own buffer, if nobody else has it and it is an fbuf.
+    pub(crate) fn into_only_fbuf(mut self) -> Result<Fbuf, Self> {
+        match self.0.pop_front() {
+            Some(only) if self.0.is_empty() => only.into_fbuf().map_err(Self::from),
+            Some(first) => {
+                self.0.push_front(first);
+                Err(self)
             }
+            None => Err(self),
         }
+    }
+
+    /// One buffer with a copy of all bytes.
+    pub(crate) fn copied(&self, pool: &Pool) -> Result<Fbuf> {
         let mut fbuf = pool.allocate(self.len())?;
         let mut at = 0;
         for block in &self.0 {
@@ -177,6 +186,11 @@ impl Message {
             at += block.len();
         }
         Ok(fbuf)
+    }
+
+    /// The blocks, in order.
+    pub(crate) fn into_blocks(self) -> impl Iterator<Item = Block> {
+        self.0.into_iter()
     }
 
     fn trim_written(&mut self, written: usize) {

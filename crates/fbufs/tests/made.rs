@@ -1,4 +1,4 @@
-//! What is made of the sources: the header, and of the header the man pages.
+//! What is made of the sources: the headers, and of the headers the man pages.
 //!
 //! `GENIE_BLESS=1 cargo test -p genie-fbufs --test made` writes them.
 
@@ -8,7 +8,7 @@ mod library;
 use library::Library;
 
 #[test]
-fn the_header_and_the_man_pages_are_those_of_the_sources() {
+fn the_headers_and_the_man_pages_are_those_of_the_sources() {
     let sources = &[
         "c/failure.rs",
         "c/pools.rs",
@@ -19,5 +19,10 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
         "c/registrations.rs",
         "c/streams.rs",
     ];
-    Library { name: "libfbufs", header: "fbufs.h", sources }.ensure();
+    let fbufs =
+        Library { name: "libfbufs", header: "fbufs.h", config: "cbindgen.toml", sources, prefix: None };
+    let sources = &["c/sysv/blocks.rs", "c/sysv/messages.rs"];
+    let (header, prefix) = ("sys/stream.h", Some("fbufs_"));
+    let streams = Library { name: "streams", header, config: "stream.toml", sources, prefix };
+    Library::ensure(&[fbufs, streams]);
 }

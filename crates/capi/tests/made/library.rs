@@ -6,18 +6,33 @@ use std::{fs, iter};
 
 use roff::{Inline, Roff, bold, roman};
 
-/// A library for C.
+/// A library for C, or a part of one that has a header of its own.
 pub(crate) struct Library {
     /// Its name, which is also that of the man page about all of it.
     pub(crate) name: &'static str,
     pub(crate) header: &'static str,
+    /// What cbindgen is to do.
+    pub(crate) config: &'static str,
     /// The sources whose functions the header declares, in this order.
     pub(crate) sources: &'static [&'static str],
+    /// With what the functions' names begin in the library alone, where that is so. One man page has all of them then.
+    pub(crate) prefix: Option<&'static str>,
 }
 
 impl Library {
-    /// Makes sure that the header and the man pages say what the sources say, or writes them (`GENIE_BLESS=1`).
-    pub(crate) fn ensure(&self) {
+    /// Makes sure that the headers and the man pages say what the sources say, or writes them (`GENIE_BLESS=1`).
+    pub(crate) fn ensure(libraries: &[Self]) {
+        let man = folder().join("man");
+        let pages: BTreeMap<_, _> = libraries.iter().flat_map(Self::pages).collect();
+        for (name, page) in &pages {
+            ensure(&man.join(format!("{name}.3")), page);
+        }
+        let there = fs::read_dir(man).expect("a folder").count();
+        assert_eq!(there, pages.len(), "there are man pages of functions that are gone");
+    }
+
+    /// The man pages, when the header is what it is to be.
+    fn pages(&self) -> Vec<(String, String)> {
         let header = self.made();
         ensure(&folder().join("include").join(self.header), &header);
         let exported = |file: &&str| {
@@ -27,23 +42,23 @@ impl Library {
         let functions: Vec<_> = functions(&header).collect();
         let count: usize = self.sources.iter().map(exported).sum();
         assert_eq!(functions.len(), count, "all functions, each with its comment");
-        let man = folder().join("man");
-        let mut pages = BTreeMap::from([(self.name, self.overview(&header, &functions))]);
-        pages.extend(functions.iter().map(|function| (function.name(), function.page(self))));
-        for (name, page) in &pages {
-            ensure(&man.join(format!("{name}.3")), page);
-        }
-        let there = fs::read_dir(man).expect("a folder").count();
-        assert_eq!(there, pages.len(), "there are man pages of functions that are gone");
+        let own = functions.iter().filter(|_| self.prefix.is_none());
+        let own = own.map(|function| (function.name().to_owned(), function.page(self)));
+        iter::once((self.name.to_owned(), self.overview(&header, &functions))).chain(own).collect()
     }
 
     fn made(&self) -> String {
-        let config = cbindgen::Config::from_file(folder().join("cbindgen.toml")).expect("a configuration");
+        let config = cbindgen::Config::from_file(folder().join(self.config)).expect("a configuration");
         let builder = cbindgen::Builder::new().with_config(config);
         let add = |builder: cbindgen::Builder, file| builder.with_src(folder().join("src").join(file));
         let mut made = Vec::new();
         self.sources.iter().fold(builder, add).generate().expect("a header").write(&mut made);
-        String::from_utf8(made).expect("text")
+        let made = String::from_utf8(made).expect("text");
+        let Some(prefix) = self.prefix else { return made };
+        let made = made.replace(&format!(" {prefix}"), " ").replace(&format!("*{prefix}"), "*");
+        let names = functions(&made).map(|function| function.name().to_owned());
+        let renamed: String = names.map(|name| format!("#define {name} {prefix}{name}\n")).collect();
+        made.replacen("#ifdef __cplusplus", &format!("{renamed}\n#ifdef __cplusplus"), 1)
     }
 
     /// The page of the library: what holds for all functions, which there are, and the types.
@@ -59,7 +74,13 @@ impl Library {
         }
         page.control("SH", ["FUNCTIONS"]);
         for function in functions {
-            page.text([bold(function.name()), roman("(3)")]).control("br", []);
+            if self.prefix.is_some() {
+                page.control("SS", [function.name()]).control("nf", []);
+                function.declared(&mut page);
+                function.described(&mut page);
+            } else {
+                page.text([bold(function.name()), roman("(3)")]).control("br", []);
+            }
         }
         page.control("SH", ["TYPES AND CONSTANTS"]).control("nf", []);
         let types = header.split("#ifdef __cplusplus").next().and_then(|before| before.split_once(" */"));
@@ -142,19 +163,29 @@ impl Function<'_> {
         let mut page = library.begun(self.name(), &first);
         page.control("SH", ["SYNOPSIS"]).control("nf", []);
         page.text([bold(format!("#include <{}>", library.header))]).text([roman("")]);
+        self.declared(&mut page);
+        page.control("SH", ["DESCRIPTION"]);
+        self.described(&mut page);
+        page.control("SH", ["SEE ALSO"]).text([bold(library.name), roman("(3)")]);
+        page.to_roff()
+    }
+
+    /// The declaration, up to the end of what is not filled.
+    fn declared(&self, page: &mut Roff) {
         for line in &self.declaration {
             page.text([bold(*line)]);
         }
-        page.control("fi", []).control("SH", ["DESCRIPTION"]);
-        for paragraph in text.split("\n\n") {
+        page.control("fi", []);
+    }
+
+    fn described(&self, page: &mut Roff) {
+        for paragraph in self.comment.join("\n").split("\n\n") {
             match (paragraph.strip_prefix("Errors: "), paragraph.strip_prefix("Pointers: ")) {
                 (Some(errors), _) => page.control("SH", ["ERRORS"]).text([filled(errors)]),
                 (_, Some(pointers)) => page.control("SH", ["POINTERS"]).text([filled(pointers)]),
-                _ => described(&mut page, paragraph),
+                _ => described(page, paragraph),
             };
         }
-        page.control("SH", ["SEE ALSO"]).text([bold(library.name), roman("(3)")]);
-        page.to_roff()
     }
 }
 

@@ -25,7 +25,8 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
         "pinned.rs",
         "pin.rs",
     ];
-    Library { name: "libgenie", header: "genie.h", sources }.ensure();
+    let (header, config) = ("genie.h", "cbindgen.toml");
+    Library::ensure(&[Library { name: "libgenie", header, config, sources, prefix: None }]);
 }
 
 /// The layout is part of the interface: it does not change without another soname. `ctests/layout.c` has the same numbers.

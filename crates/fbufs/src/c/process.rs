@@ -19,7 +19,6 @@ use genie_sys::unshared::{self, Unshared};
 
 use crate::c::buffers::Buffers;
 use crate::c::failure::Failure;
-use crate::c::messages::Messages;
 use crate::c::pipes::Pipe;
 use crate::c::registrations::Registrations;
 use crate::{Channel, Connection, Error, Explanation, Fbuf, Group, Offer, Passing, Pool, Unwritten};
@@ -33,7 +32,6 @@ pub(crate) struct Process {
     /// A thread that decides which pool it is holds this.
     pub(crate) deciding: Mutex<()>,
     pub(crate) buffers: Buffers,
-    pub(crate) messages: Messages,
     pub(crate) registrations: Registrations,
     /// How many pipes it reads whose writers have not come yet.
     pub(crate) unmet: Arc<AtomicUsize>,

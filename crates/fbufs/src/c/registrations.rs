@@ -15,10 +15,10 @@ use genie_sys::poll::Poller;
 use genie_sys::process::Pid;
 use genie_sys::thread::Thread;
 
+use crate::Pool;
 use crate::c::failure::{Failure, call};
-use crate::c::messages::mblk_t;
 use crate::c::process::Process;
-use crate::{Block, Pool};
+use crate::c::sysv::blocks::{empty, mblk_t};
 
 type Callback = unsafe extern "C" fn(*mut c_void);
 
@@ -97,7 +97,7 @@ pub extern "C" fn uf_deregister(
 /// Allocates a message of one block without bytes. Its room for size bytes is an fbuf of the pool that a handle of uf_register names,
 /// or of this process's pool if handle is NULL.
 ///
-/// Returns the message, which uf_freemsg frees, or NULL with errno set.
+/// Returns the message, which freemsg frees, or NULL with errno set.
 ///
 /// Errors: EINVAL (there is no such registration, or size is negative), ENOMEM, EDQUOT.
 #[unsafe(no_mangle)]
@@ -108,7 +108,7 @@ pub extern "C" fn uf_allocb(handle: *mut c_void, size: c_int) -> *mut mblk_t {
             usize::try_from(size).map_err(|_| Failure::misuse("a block cannot have fewer than 0 bytes"))?;
         let pool =
             if handle.is_null() { process.pool()? } else { process.registrations.pool(handle.addr())? };
-        Ok(process.messages.add(Block::allocate(&pool, 0, size)?.into()))
+        Ok(empty(pool.allocate(size)?))
     })
 }
 

@@ -296,7 +296,7 @@ fn migrant_buffers_go_to_channels_descriptors_and_messages_too() {
     fbuf.set_data(0, 6000).unwrap();
     let mut message = Message::from(fill(fbuf, 7));
     let mut same = message.duplicate();
-    assert!(same.blocks().next().unwrap().copied().unwrap().pool().is_none());
+    assert!(same.blocks().next().unwrap().copied().unwrap().into_fbuf().unwrap().pool().is_none());
     message.prepend(&pool, b"head").unwrap();
     assert_eq!(connection.write_message(&mut message).unwrap(), 6004);
     assert_eq!(channel.write_message(&mut same).unwrap(), 6000);
