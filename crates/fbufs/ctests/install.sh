@@ -11,10 +11,10 @@ lib=$(dirname "$(find "$prefix" -name libfbufs.so)")
 
 objdump -p "$lib/libfbufs.so" | grep -q 'SONAME *libfbufs\.so\.0\.1$'
 nm -D --defined-only "$lib/libfbufs.so" | awk '$2 == "T" { sub("@.*", "", $3); print $3 }' | sort > "$prefix/exported"
-(grep -oh '\buf_[a-z_]*(' "$source/include/fbufs.h" | tr -d '('; grep -o '\bfbufs_[a-zA-Z]*$' "$source/include/sys/stream.h") | sort -u > "$prefix/declared"
+(grep -oh '\buf_[a-z_]*(' "$source/include/fbufs.h" "$source/include/sys/stream.h" | tr -d '('; grep -o '\bfbufs_[a-zA-Z0-9]*$' "$source/include/sys/stream.h") | sort -u > "$prefix/declared"
 # Comments speak of no calls that are not there, so both are the same.
 diff "$prefix/exported" "$prefix/declared"
-(echo libfbufs; echo streams; grep '^uf_' "$prefix/exported") | sed 's/$/.3/' > "$prefix/pages"
+(echo libfbufs; echo streams; grep '^uf_' "$prefix/exported" | grep -v '^uf_stream_') | sed 's/$/.3/' > "$prefix/pages"
 find "$prefix" -name '*.3' -printf '%f\n' | sort | diff "$prefix/pages" -
 
 cat > "$prefix/main.c" << 'END'

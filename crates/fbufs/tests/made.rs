@@ -21,7 +21,13 @@ fn the_headers_and_the_man_pages_are_those_of_the_sources() {
     ];
     let fbufs =
         Library { name: "libfbufs", header: "fbufs.h", config: "cbindgen.toml", sources, prefix: None };
-    let sources = &["c/sysv/blocks.rs", "c/sysv/messages.rs"];
+    let sources = &[
+        "c/sysv/blocks.rs",
+        "c/sysv/messages.rs",
+        "c/sysv/modules.rs",
+        "c/sysv/queues.rs",
+        "c/sysv/streams.rs",
+    ];
     let (header, prefix) = ("sys/stream.h", Some("fbufs_"));
     let streams = Library { name: "streams", header, config: "stream.toml", sources, prefix };
     Library::ensure(&[fbufs, streams]);

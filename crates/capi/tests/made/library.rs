@@ -15,7 +15,7 @@ pub(crate) struct Library {
     pub(crate) config: &'static str,
     /// The sources whose functions the header declares, in this order.
     pub(crate) sources: &'static [&'static str],
-    /// With what the functions' names begin in the library alone, where that is so. One man page has all of them then.
+    /// With what names of functions begin in the library alone, where that is so. One man page has all functions then.
     pub(crate) prefix: Option<&'static str>,
 }
 
@@ -55,9 +55,11 @@ impl Library {
         self.sources.iter().fold(builder, add).generate().expect("a header").write(&mut made);
         let made = String::from_utf8(made).expect("text");
         let Some(prefix) = self.prefix else { return made };
+        let renamed: String = functions(&made)
+            .filter_map(|function| function.name().strip_prefix(prefix).map(str::to_owned))
+            .map(|name| format!("#define {name} {prefix}{name}\n"))
+            .collect();
         let made = made.replace(&format!(" {prefix}"), " ").replace(&format!("*{prefix}"), "*");
-        let names = functions(&made).map(|function| function.name().to_owned());
-        let renamed: String = names.map(|name| format!("#define {name} {prefix}{name}\n")).collect();
         made.replacen("#ifdef __cplusplus", &format!("{renamed}\n#ifdef __cplusplus"), 1)
     }
 
