@@ -108,7 +108,7 @@ mod tests {
             assert!(!bell.is_awaited() && !is_signalled());
         });
         bell.take_along(|| {
-            std::thread::scope(|scope| scope.spawn(|| bell.ring()).join().expect("it rings"));
+            thread::scope(|scope| scope.spawn(|| bell.ring()).join().expect("it rings"));
             assert!(!bell.is_awaited() && is_signalled());
         });
     }
