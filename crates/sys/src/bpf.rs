@@ -13,7 +13,7 @@
 mod assembly;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use crate::error::last_errno;
 use crate::mmap::Mapping;
@@ -28,6 +28,7 @@ const PROG_TEST_RUN: u32 = 10;
 const LINK_CREATE: u32 = 28;
 
 const MAP_TYPE_ARRAY: u32 = 2;
+const MAP_TYPE_DEVMAP: u32 = 14;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const MMAPABLE: u32 = 1 << 10;
 const PROG_TYPE_XDP: u32 = 6;
@@ -42,9 +43,11 @@ const RIGHTS: &str = "run as root, or with CAP_BPF and CAP_NET_ADMIN; `genie doc
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Verdict {
+    /// Nobody gets it.
+    Drop = 1,
     /// The kernel's own network takes it.
     Pass = 2,
-    /// It goes to a socket.
+    /// It goes to a socket, or out of an interface.
     Redirect = 4,
 }
 
@@ -68,6 +71,11 @@ pub struct Bytes {
 #[derive(Debug)]
 #[doc(alias = "XSKMAP")]
 pub struct Sockets(OwnedFd);
+
+/// Interfaces by which frames leave, each at a place. The kernel removes one that goes.
+#[derive(Debug)]
+#[doc(alias = "DEVMAP")]
+pub struct Exits(OwnedFd);
 
 /// A program that the kernel has checked and loaded.
 #[derive(Debug)]
@@ -197,6 +205,11 @@ impl Bytes {
     pub fn bytes(&self) -> &[AtomicU8] {
         self.mapping.entries(0, self.mapping.len())
     }
+
+    /// The same, as numbers of eight bytes each.
+    pub fn numbers(&self) -> &[AtomicU64] {
+        self.mapping.entries(0, self.mapping.len() / size_of::<u64>())
+    }
 }
 
 impl Sockets {
@@ -205,9 +218,7 @@ impl Sockets {
     /// # Errors
     /// No right, or no memory.
     pub fn create(queues: u32) -> Result<Self> {
-        let map = NewMap { kind: MAP_TYPE_XSKMAP, key: 4, value: 4, entries: queues, flags: 0 };
-        let made = make::<MAP_CREATE, _>(map);
-        made.map(Self).map_err(|errno| failed("BPF_MAP_CREATE", format!("{queues} sockets"), errno))
+        places(MAP_TYPE_XSKMAP, queues).map(Self)
     }
 
     /// Has frames of a queue go to a socket, until that is closed.
@@ -215,12 +226,39 @@ impl Sockets {
     /// # Errors
     /// It is no AF_XDP socket, or has no rings yet.
     pub fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<()> {
-        let socket = number(&socket);
-        let (key, value) = (&raw const queue as u64, &raw const socket as u64);
-        let mut update = Update { map: number(&self.0), unused: 0, key, value, flags: 0 };
-        let updated = call::<MAP_UPDATE_ELEM, _>(&mut update);
-        updated.map(drop).map_err(|errno| failed("BPF_MAP_UPDATE_ELEM", format!("queue {queue}"), errno))
+        set(self, queue, number(&socket))
     }
+}
+
+impl Exits {
+    /// No interfaces, for places with numbers below `places`.
+    ///
+    /// # Errors
+    /// No right, or no memory.
+    pub fn create(places: u32) -> Result<Self> {
+        self::places(MAP_TYPE_DEVMAP, places).map(Self)
+    }
+
+    /// Has frames for a place leave by an interface of this thread's namespace.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn set(&self, place: u32, interface: u32) -> Result<()> {
+        set(self, place, interface)
+    }
+}
+
+/// A map with places for so many numbers.
+fn places(kind: u32, entries: u32) -> Result<OwnedFd> {
+    let made = make::<MAP_CREATE, _>(NewMap { kind, key: 4, value: 4, entries, flags: 0 });
+    made.map_err(|errno| failed("BPF_MAP_CREATE", format!("{entries} places"), errno))
+}
+
+fn set(map: &impl AsFd, place: u32, what: u32) -> Result<()> {
+    let (key, value) = (&raw const place as u64, &raw const what as u64);
+    let mut update = Update { map: number(map), unused: 0, key, value, flags: 0 };
+    let updated = call::<MAP_UPDATE_ELEM, _>(&mut update);
+    updated.map(drop).map_err(|errno| failed("BPF_MAP_UPDATE_ELEM", format!("place {place}"), errno))
 }
 
 impl Program {
@@ -299,6 +337,12 @@ impl AsFd for Bytes {
 }
 
 impl AsFd for Sockets {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsFd for Exits {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

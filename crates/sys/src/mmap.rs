@@ -143,3 +143,5 @@ pub(crate) unsafe trait Atomic {}
 unsafe impl Atomic for std::sync::atomic::AtomicU8 {}
 // SAFETY: it is one.
 unsafe impl Atomic for std::sync::atomic::AtomicU32 {}
+// SAFETY: it is one.
+unsafe impl Atomic for std::sync::atomic::AtomicU64 {}

@@ -120,17 +120,30 @@ fn apart<T: Send>(act: impl FnOnce() -> T + Send) -> T {
 /// EPERM: no CAP_NET_ADMIN. ENODEV: there is no such interface. EOPNOTSUPP: it cannot.
 #[doc(alias("SIOCETHTOOL", "ETHTOOL_STXCSUM"))]
 pub fn offload_checksums(interface: &str, is_offloaded: bool) -> Result<()> {
-    /// linux/ethtool.h.
-    const ETHTOOL_STXCSUM: u32 = 0x17;
+    set(interface, 0x17, is_offloaded)
+}
+
+/// Says whether the kernel may gather the frames that come by an interface that is in this thread's namespace. A virtual link takes frames
+/// that a program sends there (DEVMAP) if it may, or if a program is attached to that end.
+///
+/// # Errors
+/// As [`offload_checksums`].
+#[doc(alias("SIOCETHTOOL", "ETHTOOL_SGRO"))]
+pub fn gather_frames(interface: &str, may_gather: bool) -> Result<()> {
+    set(interface, 0x2c, may_gather)
+}
+
+/// Carries out a command of linux/ethtool.h that has one value.
+fn set(interface: &str, command: u32, is_on: bool) -> Result<()> {
     #[repr(C)]
     struct Value {
         command: u32,
         data: u32,
     }
-    let mut value = Value { command: ETHTOOL_STXCSUM, data: is_offloaded.into() };
+    let mut value = Value { command, data: is_on.into() };
     // SAFETY: all fields may be zero.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let failed = |errno| Error::new("ethtool (STXCSUM)", format!("interface {interface}"), errno);
+    let failed = |errno| Error::new("ethtool", format!("interface {interface}, command {command:#x}"), errno);
     if interface.len() >= request.ifr_name.len() {
         return Err(failed(Errno::NODEV));
     }

@@ -357,6 +357,21 @@ impl Claim {
     }
 }
 
+/// Opens a packet socket without rings, where a system call takes or sends a frame. It gets what comes by the interface with this name and
+/// number. When that goes, its calls fail: ENETDOWN, once, and then ENXIO.
+///
+/// # Errors
+/// As [`Packets::open`].
+pub fn without_rings(interface: &str, index: u32) -> crate::Result<OwnedFd> {
+    let failed = |call, errno| Error::new(call, format!("a packet socket at {interface}"), errno);
+    let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| failed("socket", errno).with_remedy(NEEDS_RAW))?;
+    set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
+        .and_then(|()| bind(&socket, index))
+        .map_err(|errno| failed("bind", errno))?;
+    Ok(socket)
+}
+
 /// Binds a packet socket, which gets frames of all protocols from now on.
 fn bind(socket: &OwnedFd, index: u32) -> Result<(), Errno> {
     // SAFETY: zeros are an address.

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use super::{Bytes, Sockets};
+use super::{Bytes, Exits, Sockets};
 
 /// An instruction, as the kernel has it.
 #[repr(C)]
@@ -99,6 +99,16 @@ impl Assembly {
     /// Loads the sockets, for a call.
     pub fn load_sockets(&mut self, into: Register, sockets: &Sockets) {
         self.load_address(into, 1, sockets);
+    }
+
+    /// Loads the exits, for a call.
+    pub fn load_exits(&mut self, into: Register, exits: &Exits) {
+        self.load_address(into, 1, exits);
+    }
+
+    /// Adds a register to the number of eight bytes at the address in `at`, whoever else adds to it.
+    pub fn count(&mut self, at: Register, with: Register) {
+        self.add(0xdb, at, with, 0, 0);
     }
 
     /// Calls a function of the kernel's, by its number.
