@@ -3,6 +3,7 @@
 mod echo;
 mod end;
 mod figures;
+mod front;
 mod kernel;
 mod means;
 mod numbered;
@@ -32,6 +33,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Front(front::Args),
     Send(send::Args),
     Receive(receive::Args),
     Echo(echo::Args),
@@ -41,6 +43,7 @@ enum Command {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Serve(args) => serve::run(args),
+        Command::Front(args) => front::run(args),
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
         Command::Echo(args) => echo::run(args),

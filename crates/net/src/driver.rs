@@ -5,11 +5,12 @@
 //! of its clients' requests, and shows those that come to a [`Station`](crate::wire::Station). It has no thread that looks for frames:
 //! whoever waits for a reply does. A [`PacketSocket`] works with every interface that has an Ethernet's frames. By AF_XDP ([`Xdp`]) the kernel
 //! stores frames into buffers that can change places with clients' pages ([`Native`]).
-//! A [`Host`] is a datagram server with the best of these that can be had.
+//! A [`Host`] is a datagram server with the best of these that can be had. A [`Front`] has several processes drive one interface.
 //! Trust: frames are anybody's, and so is the memory of rings, as far as the kernel's own part is concerned: no more.
 
 mod claims;
 mod error;
+mod front;
 mod host;
 pub mod interfaces;
 pub(crate) mod link;
@@ -20,6 +21,7 @@ mod rings;
 mod xdp;
 
 pub use error::Error;
+pub use front::Front;
 pub use host::{Driver, Host};
 pub use link::{CLAIM, Link, Options, RELEASE};
 pub use native::Native;

@@ -59,9 +59,12 @@ impl Pair {
     /// A right is missing, or the kernel has no veth, or no IPv6.
     pub fn new(mtu: u32) -> std::result::Result<Self, Unavailable> {
         let namespaces = [Namespace::new()?, Namespace::new()?];
-        namespaces[0].enter(|| link(&namespaces[1], mtu))?;
+        let ends = [0, 1].map(|at| (NAMES[at], Some([2, 0, 0x71, 0, 0, at as u8 + 1])));
+        namespaces[0].enter(|| link(ends, &namespaces[1], mtu))?;
         for (at, namespace) in namespaces.iter().enumerate() {
-            namespace.enter(|| set_up(at))?;
+            let local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, at as u16 + 1);
+            let hosts = [(v4(at).into(), 24), (v6(at).into(), 64), (local.into(), 64)];
+            namespace.enter(|| set_up(NAMES[at], &hosts))?;
         }
         let end = |at: usize| -> Result<End> {
             let namespace = namespaces[at].clone();
@@ -97,19 +100,14 @@ fn v6(at: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfd71, 0, 0, 0, 0, 0, 0, at as u16 + 1)
 }
 
-/// Makes a link from this namespace to the other one.
-fn link(other: &Namespace, mtu: u32) -> Result<()> {
-    let end = |at: usize| {
-        let station = vec![2, 0, 0x71, 0, 0, at as u8 + 1];
+/// Makes a link from this namespace to the other one. Its ends have these names and stations; where none is named, the kernel makes one up.
+pub(crate) fn link(ends: [(&str, Option<[u8; 6]>); 2], other: &Namespace, mtu: u32) -> Result<()> {
+    let [mut near, mut far] = ends.map(|(name, station)| {
         let mut message = LinkMessage::default();
-        message.attributes = vec![
-            LinkAttribute::IfName(NAMES[at].to_owned()),
-            LinkAttribute::Address(station),
-            LinkAttribute::Mtu(mtu),
-        ];
+        message.attributes = vec![LinkAttribute::IfName(name.to_owned()), LinkAttribute::Mtu(mtu)];
+        message.attributes.extend(station.map(|station| LinkAttribute::Address(station.to_vec())));
         message
-    };
-    let (mut near, mut far) = (end(0), end(1));
+    });
     far.attributes.push(LinkAttribute::NetNsFd(other.as_fd().as_raw_fd()));
     let peer = LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far)));
     near.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth), peer]));
@@ -124,16 +122,15 @@ fn link(other: &Namespace, mtu: u32) -> Result<()> {
     }
 }
 
-/// Gives this namespace's end its addresses, and brings all up.
-fn set_up(at: usize) -> Result<()> {
+/// Gives an end in this namespace its addresses, with the lengths of their networks, and brings all up.
+pub(crate) fn set_up(name: &str, hosts: &[(IpAddr, u8)]) -> Result<()> {
     let mut netlink = Netlink::open(0)?;
-    let index = interface(NAMES[at])?.index;
+    let index = interface(name)?.index;
     // The kernel would make a link-local address by itself, and try for a second whether somebody else has it.
     let none = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
     set_link(&mut netlink, index, LinkFlags::empty(), vec![LinkAttribute::AfSpecUnspec(vec![none])])?;
-    let local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, at as u16 + 1);
-    for (host, prefix_len) in [(v4(at).into(), 24), (v6(at).into(), 64), (local.into(), 64)] {
-        add_address(&mut netlink, index, host, prefix_len)?;
+    for (host, prefix_len) in hosts {
+        add_address(&mut netlink, index, *host, *prefix_len)?;
     }
     for index in [interface("lo")?.index, index] {
         set_link(&mut netlink, index, LinkFlags::Up, Vec::new())?;
@@ -143,7 +140,7 @@ fn set_up(at: usize) -> Result<()> {
 
 /// Waits until frames that are sent are not dropped. The kernel notices in a thread of its own that an interface has a link, and drops
 /// them until then (the queueing discipline `noop`).
-fn wait_until_it_sends(name: &str) -> Result<()> {
+pub(crate) fn wait_until_it_sends(name: &str) -> Result<()> {
     let mut netlink = Netlink::open(0)?;
     let mut message = LinkMessage::default();
     message.attributes = vec![LinkAttribute::IfName(name.to_owned())];

@@ -7,7 +7,7 @@
 //! kernel is newer, is passed over.
 //! Limits: a message of 64 KiB, which is more than the kernel makes.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use genie_sys::{Errno, Error, Result};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
@@ -94,5 +94,12 @@ impl Netlink {
             rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
         }
         Ok(messages)
+    }
+}
+
+/// It is readable when something has changed.
+impl AsFd for Netlink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

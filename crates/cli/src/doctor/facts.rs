@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use genie::net::driver::{PacketSocket, Queue, Xdp};
+use genie::net::driver::{Front, PacketSocket, Queue, Xdp};
 use genie::net::namespaces::{End, Pair};
 use genie_lab::interface::Granule;
 use genie_passing::calibration::{self, Circumstances};
@@ -114,6 +114,8 @@ pub(super) struct Networks {
     pub(super) packets: Option<Answer<()>>,
     /// In which mode AF_XDP could be had there.
     pub(super) xdp: Option<Answer<Mode>>,
+    /// In which mode the kernel would demultiplex datagrams to processes there.
+    pub(super) front: Option<Answer<Mode>>,
 }
 
 impl Facts {
@@ -212,7 +214,11 @@ fn networks() -> Networks {
         let opened = namespace.enter(|| Xdp::open(&space, &interface.name, &interface.hosts, &queue));
         opened.map(|xdp| xdp.mode()).map_err(|error| error.to_string())
     });
-    Networks { lacking, packets, xdp }
+    let front = end.map(|End { namespace, interface, .. }| {
+        let front = namespace.enter(|| Front::open(&interface.name)).map_err(|error| error.to_string())?;
+        front.admit(&[9]).map(|_| front.mode()).map_err(|error| error.to_string())
+    });
+    Networks { lacking, packets, xdp, front }
 }
 
 fn number_in(path: &str) -> Option<u32> {

@@ -326,7 +326,7 @@ fn networks(facts: &Facts) -> Finding {
         "datagrams come into pages that change places with a client's where that takes less time than a copy";
     const GENERIC: &str =
         "the kernel makes a packet of its own of each frame, and copies it to the interface's memory";
-    let Networks { lacking, packets, xdp } = &facts.networks;
+    let Networks { lacking, packets, xdp, front } = &facts.networks;
     let program = std::env::current_exe().map_or("genie".to_owned(), |path| path.display().to_string());
     let grant = format!("sudo setcap cap_net_raw,cap_net_admin,cap_bpf+ep {program}");
     let lacks = format!("{} lacking", lacking.join(", "));
@@ -344,7 +344,16 @@ fn networks(facts: &Facts) -> Finding {
         Some(Err(reason)) => {
             Finding::degraded(SUBJECT, format!("packet sockets, no AF_XDP: {reason}"), PACKETS)
         }
-        Some(Ok(Mode::Native)) => Finding::ok(SUBJECT, "packet sockets, and AF_XDP in native mode", ALL),
+        Some(Ok(Mode::Native)) => {
+            let front = match front {
+                Some(Ok(Mode::Native)) => "natively, by `genie net front`".to_owned(),
+                Some(Ok(Mode::Generic)) => "by `genie net front` in generic mode".to_owned(),
+                Some(Err(reason)) => format!("in software alone: {reason}"),
+                None => "not tried".to_owned(),
+            };
+            let found = format!("packet sockets, and AF_XDP in native mode; early demultiplexing {front}");
+            Finding::ok(SUBJECT, found, ALL)
+        }
         Some(Ok(Mode::Generic)) => {
             Finding::degraded(SUBJECT, "packet sockets, and AF_XDP in generic mode alone", GENERIC)
         }

@@ -16,7 +16,7 @@
     reason = "registers the frames' memory with the kernel, and puts only chunks into the ring whose buffers it has"
 )]
 
-mod program;
+pub(super) mod program;
 mod queue;
 
 use std::net::IpAddr;

@@ -2,6 +2,7 @@
 
 #[path = "../../../sys/tests/child/mod.rs"]
 mod child;
+mod front;
 mod hostile;
 #[allow(dead_code, reason = "the hosts of other tests have more than is used here")]
 #[path = "../datagram/hosts.rs"]

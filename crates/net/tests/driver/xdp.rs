@@ -36,7 +36,7 @@ pub(crate) fn small() -> Queue {
 }
 
 /// Held by tests that open a queue again, and by those that make a process, which has all descriptors of this one for a moment.
-static ALONE: Mutex<()> = Mutex::new(());
+pub(crate) static ALONE: Mutex<()> = Mutex::new(());
 
 /// Opens an end, whose port is claimed; none where this process may not.
 fn open(test: &str, end: &End, options: &Queue) -> Option<Xdp> {

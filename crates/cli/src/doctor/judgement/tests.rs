@@ -23,7 +23,12 @@ fn sound() -> Facts {
         cpus: Ok(Cpus { count: 2, allowed: vec![0, 1], round_trip: Some(Ok(Duration::from_nanos(120))) }),
         max_map_count: Ok(65_530),
         costs: Ok(Some(Circumstances { load: 0.1, optimized: true })),
-        networks: Networks { lacking: Vec::new(), packets: Some(Ok(())), xdp: Some(Ok(Mode::Native)) },
+        networks: Networks {
+            lacking: Vec::new(),
+            packets: Some(Ok(())),
+            xdp: Some(Ok(Mode::Native)),
+            front: Some(Ok(Mode::Native)),
+        },
     }
 }
 
@@ -241,7 +246,7 @@ fn costs_that_were_measured_under_load_or_by_a_debug_build_are_told_as_such() {
 #[test]
 fn networks_say_which_capabilities_are_lacking_and_what_is_left() {
     let with = |lacking: &[&'static str], xdp| {
-        let networks = Networks { lacking: lacking.to_vec(), packets: None, xdp };
+        let networks = Networks { lacking: lacking.to_vec(), packets: None, xdp, front: None };
         about("networks", &Facts { networks, ..sound() })
     };
     let none = with(&["CAP_NET_RAW", "CAP_NET_ADMIN", "CAP_BPF"], None);
@@ -254,4 +259,9 @@ fn networks_say_which_capabilities_are_lacking_and_what_is_left() {
     let refused = with(&[], Some(Err("the kernel has no XDP".to_owned())));
     assert_eq!(refused.state, State::Degraded);
     assert!(refused.found.contains("the kernel has no XDP"), "{refused:?}");
+    assert!(about("networks", &sound()).found.contains("early demultiplexing natively"));
+    let mut facts = sound();
+    facts.networks.front = Some(Err("the kernel has no exits".to_owned()));
+    let software = about("networks", &facts);
+    assert!(software.found.contains("in software alone: the kernel has no exits"), "{software:?}");
 }

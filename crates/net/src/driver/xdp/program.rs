@@ -10,14 +10,23 @@ const PORTS: u32 = 1 << 16;
 const UDP: i32 = 17;
 
 /// The kernel's number of `bpf_redirect_map`.
-const REDIRECT: i32 = 51;
+pub(crate) const REDIRECT: i32 = 51;
 /// Where the kernel's `struct xdp_md` has the queue.
 const QUEUE: i16 = 16;
 
-const FRAME: Register = 2;
-const VALUE: Register = 3;
+pub(crate) const FRAME: Register = 2;
+pub(crate) const VALUE: Register = 3;
 const END: Register = 4;
 const CONTEXT: Register = 6;
+
+/// Which host and port of a datagram: where they are in its headers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Side {
+    /// The sender's.
+    From,
+    /// The receiver's.
+    To,
+}
 
 /// Ports whose datagrams are ours: a byte for each, at the number that its two bytes in a header are when they are loaded.
 #[derive(Debug)]
@@ -45,10 +54,31 @@ pub(super) fn load(
 ) -> genie_sys::Result<Program> {
     let mut code = Assembly::default();
     let [pass, ours] = [(); 2].map(|()| code.label());
+    look(&mut code, hosts, Side::To, pass, ours);
+    code.place(ours);
+    code.load_bytes(1, &ports.0);
+    code.add_register(1, VALUE);
+    code.load(Width::Byte, VALUE, 1, 0);
+    code.jump_if(VALUE, Condition::Equal, 0, pass);
+    code.load_sockets(1, sockets);
+    code.load(Width::Word, 2, CONTEXT, QUEUE);
+    // The verdict where the queue has no socket.
+    code.set(3, Verdict::Pass as i32);
+    code.call(REDIRECT);
+    code.exit();
+    code.place(pass);
+    code.set(0, Verdict::Pass as i32);
+    code.exit();
+    Program::load(&code.finish(), frags)
+}
+
+/// Has a whole datagram from or to one of these hosts go on to `ours` with the port of that side, as it is in the header, and all else to
+/// `pass`.
+pub(crate) fn look(code: &mut Assembly, hosts: &[IpAddr], side: Side, pass: Label, ours: Label) {
     code.copy(CONTEXT, 1);
     code.load(Width::Word, FRAME, CONTEXT, 0);
     code.load(Width::Word, END, CONTEXT, 4);
-    require(&mut code, 42, pass);
+    require(code, 42, pass);
     code.load(Width::Half, VALUE, FRAME, 12);
     let v4: Vec<_> = hosts
         .iter()
@@ -69,31 +99,16 @@ pub(super) fn load(
     code.jump(pass);
     if !v4.is_empty() {
         code.place(to_v4);
-        look_at_v4(&mut code, &v4, pass, ours);
+        look_at_v4(code, &v4, side, pass, ours);
     }
     if !v6.is_empty() {
         code.place(to_v6);
-        look_at_v6(&mut code, &v6, pass, ours);
+        look_at_v6(code, &v6, side, pass, ours);
     }
-    code.place(ours);
-    code.load_bytes(1, &ports.0);
-    code.add_register(1, VALUE);
-    code.load(Width::Byte, VALUE, 1, 0);
-    code.jump_if(VALUE, Condition::Equal, 0, pass);
-    code.load_sockets(1, sockets);
-    code.load(Width::Word, 2, CONTEXT, QUEUE);
-    // The verdict where the queue has no socket.
-    code.set(3, Verdict::Pass as i32);
-    code.call(REDIRECT);
-    code.exit();
-    code.place(pass);
-    code.set(0, Verdict::Pass as i32);
-    code.exit();
-    Program::load(&code.finish(), frags)
 }
 
 /// Has a frame over IPv4 go on to `ours` with its port, as it is in the header.
-fn look_at_v4(code: &mut Assembly, hosts: &[Ipv4Addr], pass: Label, ours: Label) {
+fn look_at_v4(code: &mut Assembly, hosts: &[Ipv4Addr], side: Side, pass: Label, ours: Label) {
     // Version 4, and five words of header: no options.
     code.load(Width::Byte, VALUE, FRAME, 14);
     code.jump_if(VALUE, Condition::Unequal, 0x45, pass);
@@ -103,25 +118,25 @@ fn look_at_v4(code: &mut Assembly, hosts: &[Ipv4Addr], pass: Label, ours: Label)
     code.load(Width::Half, VALUE, FRAME, 20);
     code.jump_if(VALUE, Condition::AnyBit, network(0x3fff), pass);
     let found = code.label();
-    code.load(Width::Word, VALUE, FRAME, 30);
+    code.load(Width::Word, VALUE, FRAME, 26 + 4 * side as i16);
     for host in hosts {
         code.jump_if(VALUE, Condition::Equal, i32::from_ne_bytes(host.octets()), found);
     }
     code.jump(pass);
     code.place(found);
-    code.load(Width::Half, VALUE, FRAME, 36);
+    code.load(Width::Half, VALUE, FRAME, 34 + 2 * side as i16);
     code.jump(ours);
 }
 
 /// The same over IPv6.
-fn look_at_v6(code: &mut Assembly, hosts: &[Ipv6Addr], pass: Label, ours: Label) {
+fn look_at_v6(code: &mut Assembly, hosts: &[Ipv6Addr], side: Side, pass: Label, ours: Label) {
     require(code, 62, pass);
     code.load(Width::Byte, VALUE, FRAME, 20);
     code.jump_if(VALUE, Condition::Unequal, UDP, pass);
     let found = code.label();
     for host in hosts {
         let next = code.label();
-        for (word, at) in host.octets().chunks_exact(4).zip((38..).step_by(4)) {
+        for (word, at) in host.octets().chunks_exact(4).zip((22 + 16 * side as i16..).step_by(4)) {
             code.load(Width::Word, VALUE, FRAME, at);
             let word = i32::from_ne_bytes(word.try_into().expect("four bytes"));
             code.jump_if(VALUE, Condition::Unequal, word, next);
@@ -131,17 +146,17 @@ fn look_at_v6(code: &mut Assembly, hosts: &[Ipv6Addr], pass: Label, ours: Label)
     }
     code.jump(pass);
     code.place(found);
-    code.load(Width::Half, VALUE, FRAME, 56);
+    code.load(Width::Half, VALUE, FRAME, 54 + 2 * side as i16);
     code.jump(ours);
 }
 
 /// Two bytes, as they are loaded from a header.
-fn network(number: u16) -> i32 {
+pub(crate) fn network(number: u16) -> i32 {
     number.to_be().into()
 }
 
 /// Has frames pass whose first `len` bytes are not all there.
-fn require(code: &mut Assembly, len: i32, pass: Label) {
+pub(crate) fn require(code: &mut Assembly, len: i32, pass: Label) {
     code.copy(VALUE, FRAME);
     code.add_value(VALUE, len);
     code.jump_if_greater(VALUE, END, pass);
