@@ -17,8 +17,9 @@ use genie_net::{Adapter, Frame, wire};
 use genie_passing::Scheme;
 use genie_sys::lock::Mutex;
 
-use crate::elsewhere::{Reached, connect};
+use crate::elsewhere::Reached;
 use crate::hosts::{Hosts, Level, address, open, options, out, room, synced, taken};
+use crate::peer::connect;
 
 /// The first two bytes of a datagram say how long its header is, these included, and how long its trailer.
 fn lengths_in_front() -> Program {

@@ -1,110 +1,32 @@
 //! Servers in processes of their own, and clients that die.
-//!
-//! How: the test binary is run once more, with the name of the one test that is the other process; it says what it found in lines.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::path::Path;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use genie_channel::directory::Directory;
-use genie_channel::{Connect, ConnectOptions, Listener, Running, ServeOptions};
+use genie_channel::{Listener, Running, ServeOptions};
 use genie_conformance::bytes::{pattern, same};
-use genie_io::{Interface, Out, ServerHandle};
+use genie_io::{Out, ServerHandle};
 use genie_net::datagram::{Datagrams, Open, SEND, Socket, send_argument};
 use genie_net::{Wire, wire};
 use genie_passing::Scheme;
 use genie_sys::poll::readable;
 
 use crate::hosts::{Hosts, Level, address, host, open, out, room, synced, taken};
+use crate::peer::{Peer, bind, connect, directory, next_word, say};
+use crate::sight::{in_sight, marked};
 
-/// Tells the other process where the servers are, and what it is to do.
-const PLACE: &str = "GENIE_TEST_DATAGRAM";
-const TASK: &str = "GENIE_TEST_DATAGRAM_TASK";
-/// What it says begins with this.
-const SAYS: &str = "the peer: ";
-
-/// Another process; dropping it kills it.
-pub(crate) struct Peer {
-    child: Child,
-    input: Option<ChildStdin>,
-    said: Box<dyn Iterator<Item = String>>,
-}
-
-impl Peer {
-    pub(crate) fn start(place: &Path, task: &str) -> Self {
-        let mut program = Command::new(std::env::current_exe().expect("the test's own path"));
-        program.args(["elsewhere::peer", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
-        program.env(PLACE, place).env(TASK, task).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = program.spawn().expect("a process");
-        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        let said = lines.map_while(Result::ok).filter_map(|line| Some(line.split_once(SAYS)?.1.to_owned()));
-        Self { input: child.stdin.take(), child, said: Box::new(said) }
-    }
-
-    #[track_caller]
-    pub(crate) fn says(&mut self, what: &str) {
-        assert_eq!(self.said.next().as_deref(), Some(what));
-    }
-
-    /// Asks for what it says next.
-    fn ask(&mut self) -> String {
-        writeln!(self.input.as_mut().expect("a peer")).expect("it listens");
-        self.said.next().expect("an answer")
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn directory(place: &Path) -> Directory {
-    Directory::at(place.join("run")).expect("a run-time directory")
-}
-
-pub(crate) fn connect(genie: &Interface, place: &Path, name: &str) -> ServerHandle {
-    connect_with(genie, place, name, ConnectOptions::default())
-}
-
-pub(crate) fn connect_with(
-    genie: &Interface,
-    place: &Path,
-    name: &str,
-    options: ConnectOptions,
-) -> ServerHandle {
-    let options = ConnectOptions { wait: Duration::from_secs(60), ..options };
-    genie.connect_with(&directory(place), name, &options).expect("a connection")
-}
-
-fn bind(place: &Path, name: &str, server: impl genie_io::Server) -> Running {
-    let options = ServeOptions { pool: 2 << 20, ..ServeOptions::default() };
-    let serving = Listener::bind_in(&directory(place), name, server, options).expect("a listener");
-    serving.start().expect("threads")
-}
-
-#[test]
-#[ignore = "it is the other process of tests that need one"]
-fn peer() {
-    let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
-    let task = std::env::var(TASK).expect("a task");
-    match task.split_whitespace().collect::<Vec<_>>()[..] {
+/// Plays a part in another process.
+pub(crate) fn play(place: &Path, task: &[&str]) {
+    match task {
         ["host", number, other, level] => {
             let [number, other, level] = [number, other, level].map(|word| word.parse().expect("a number"));
-            serve(&place, [number, other], Level::ALL[level]);
+            serve(place, [number, other], Level::ALL[level]);
         }
-        ["hold"] => hold(&place),
-        ["spy", len] => spy(&place, len.parse().expect("a length")),
-        _ => panic!("no task {task}"),
+        ["hold"] => hold(place),
+        ["spy", len] => spy(place, len.parse().expect("a length")),
+        _ => panic!("no task {task:?}"),
     }
-}
-
-fn wait_for_a_word() -> bool {
-    std::io::stdin().read_line(&mut String::new()).expect("a parent") > 0
 }
 
 /// Is a host: a datagram server, the wire that leads to it, and a client of the wire that leads to the other host.
@@ -118,10 +40,10 @@ fn serve(place: &Path, [number, other]: [usize; 2], level: Level) {
     let _wire = bind(place, &format!("wire{number}"), wire);
     server.attach(connect(&genie, place, &format!("wire{other}"))).expect("a wire");
     let running = listener.serve(server.clone()).expect("a server").start().expect("threads");
-    println!("\n{SAYS}ready");
-    while wait_for_a_word() {
+    say("ready");
+    while next_word().is_some() {
         let counts = running.traffic().total();
-        println!("{SAYS}{} copied, {} passed", counts.in_copied, counts.in_passed);
+        say(format!("{} copied, {} passed", counts.in_copied, counts.in_passed));
     }
 }
 
@@ -259,8 +181,8 @@ fn hold(place: &Path) {
     for socket in &sockets {
         socket.statistics().expect("counters");
     }
-    println!("\n{SAYS}{} wait", pending.len());
-    wait_for_a_word();
+    say(format!("{} wait", pending.len()));
+    next_word();
 }
 
 #[test]
@@ -296,27 +218,22 @@ fn of_clients_that_are_killed_with_posted_requests_nothing_is_left() {
     }
 }
 
-/// What the spy looks for, as it may stand in its own memory.
-const HIDDEN: [u8; 16] = [0x5a; 16];
-
-/// The secret, of which no copy lies in the spy's own memory.
-fn secret() -> Vec<u8> {
-    (0..16).map(|at| HIDDEN[at] ^ (at as u8 * 7 + 1)).collect()
-}
+/// The number of the client that the spy looks for.
+const BOB: u8 = 2;
 
 /// Receives datagrams of its own, posted and queued, and looks for another client's in all the memory that it can see.
 fn spy(place: &Path, len: usize) {
     let genie = open();
     let server = connect(&genie, place, "host1");
     let socket = Socket::open(&genie, &server, &Open { port: 9, ..Open::default() }).expect("a port");
-    println!("\n{SAYS}ready");
-    while wait_for_a_word() {
+    say("ready");
+    while next_word().is_some() {
         let pending: Vec<_> = (0..4)
             .map(|_| socket.submit(room(&genie, Scheme::EmulatedCopy, len)).expect("a request"))
             .collect();
         socket.statistics().expect("counters");
-        println!("{SAYS}waits");
-        wait_for_a_word();
+        say("waits");
+        next_word();
         for pending in pending {
             taken(synced(pending).expect("it arrives").0);
         }
@@ -325,30 +242,9 @@ fn spy(place: &Path, len: usize) {
                 synced(socket.submit(room(&genie, scheme, len)).expect("a request")).expect("it waits");
             taken(reply);
         }
-        println!("{SAYS}{} found", secrets_in_sight());
+        let [found] = in_sight([BOB]);
+        say(format!("{found} found"));
     }
-}
-
-/// How often the secret lies in this process's memory.
-fn secrets_in_sight() -> usize {
-    use std::os::unix::fs::FileExt;
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("the maps");
-    let memory = std::fs::File::open("/proc/self/mem").expect("the memory");
-    let mut found = 0;
-    for line in maps.lines().filter(|line| line.contains("memfd:") && line.contains(" r")) {
-        let (start, end) =
-            line.split_whitespace().next().and_then(|range| range.split_once('-')).expect("a range");
-        let [start, end] = [start, end].map(|at| u64::from_str_radix(at, 16).expect("an address"));
-        let mut block = vec![0; 1 << 20];
-        for at in (start..end).step_by(block.len()) {
-            let here = block.len().min((end - at) as usize);
-            let read = memory.read_at(&mut block[..here], at).unwrap_or(0);
-            let is_it = |bytes: &[u8]| bytes.iter().zip(0u8..).all(|(byte, at)| byte ^ (at * 7 + 1) == 0x5a);
-            found += block[..read].windows(16).filter(|bytes| is_it(bytes)).count();
-            block[..read].fill(0);
-        }
-    }
-    found
 }
 
 #[test]
@@ -360,7 +256,7 @@ fn a_client_finds_no_other_clients_data_in_what_it_can_see() {
         let genie = open();
         let server = connect(&genie, reached.place.path(), "host1");
         let bob = Socket::open(&genie, &server, &Open::default()).expect("a port");
-        let secrets = secret().into_iter().cycle().take(60_000).collect::<Vec<_>>();
+        let secrets = marked(BOB, 60_000);
         let tell = |bytes: &[u8]| {
             // Some are received by requests that wait, and some wait.
             let receive = || bob.submit(room(&genie, Scheme::EmulatedCopy, bytes.len())).expect("a request");

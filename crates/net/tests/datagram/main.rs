@@ -11,6 +11,10 @@ mod frames;
 mod hostile;
 mod hosts;
 mod limits;
+mod peer;
 mod promises;
 mod schemes;
+mod sight;
 mod sums;
+
+use elsewhere::play;

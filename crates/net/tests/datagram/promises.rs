@@ -18,8 +18,8 @@ use genie_net::datagram::{Datagrams, Open, Socket};
 use genie_net::{Wire, wire};
 use genie_sys::lock::Mutex;
 
-use crate::elsewhere::{Peer, connect_with};
 use crate::hosts::{Level, host, options};
+use crate::peer::{Peer, connect_with};
 
 /// How long the data of a datagram is at most.
 const MOST: usize = 60_000;
