@@ -174,6 +174,11 @@ pub(crate) fn address(number: usize, is_v6: bool, socket: &Socket) -> SocketAddr
 
 /// An output of these bytes by any scheme.
 pub(crate) fn out<'o>(genie: &Interface, scheme: Scheme, bytes: &[u8]) -> Out<'o> {
+    out_at(genie, scheme, 0, bytes)
+}
+
+/// The same, from so far into a page, where the scheme leaves the place to the client.
+pub(crate) fn out_at<'o>(genie: &Interface, scheme: Scheme, offset: usize, bytes: &[u8]) -> Out<'o> {
     use genie_passing::model::{Allocation, Integrity};
     if bytes.is_empty() {
         return Out::copy(&[]); // there are no empty buffers
@@ -184,17 +189,22 @@ pub(crate) fn out<'o>(genie: &Interface, scheme: Scheme, bytes: &[u8]) -> Out<'o
         migrant.copy_from_slice(bytes);
         return Out::migrant(scheme, migrant);
     }
-    let mut buffer = genie.allocate(bytes.len()).expect("memory");
+    let mut buffer = genie.allocate_at(offset, bytes.len()).expect("memory");
     buffer.copy_from_slice(bytes);
     Out::owned(scheme, buffer)
 }
 
 /// An input of this many bytes by any scheme.
 pub(crate) fn room<'i>(genie: &Interface, scheme: Scheme, len: usize) -> In<'i> {
+    room_at(genie, scheme, 0, len)
+}
+
+/// The same, so far into a page, where the scheme leaves the place to the client.
+pub(crate) fn room_at<'i>(genie: &Interface, scheme: Scheme, offset: usize, len: usize) -> In<'i> {
     if scheme.allocation() == genie_passing::model::Allocation::Migrant {
         return In::migrant(scheme, len);
     }
-    let mut buffer = genie.allocate(len).expect("memory");
+    let mut buffer = genie.allocate_at(offset, len).expect("memory");
     buffer.fill(0xee);
     In::owned(scheme, buffer)
 }

@@ -1,4 +1,4 @@
-//! UDP over packet sockets: datagram servers of ours at one end of a link, the kernel's own sockets at the other.
+//! UDP over each driver: datagram servers of ours at one end of a link, the kernel's own sockets at the other.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
@@ -9,13 +9,36 @@ use genie_conformance::bytes::{pattern, same};
 use genie_conformance::checked;
 use genie_conformance::machine::skip;
 use genie_io::{Completer, Interface, ServerHandle};
+use genie_net::Adapter;
 use genie_net::datagram::{Counters, Datagrams, Open, Options, Socket, Verifying};
 use genie_net::driver::{self, Link, PacketSocket};
 use genie_net::namespaces::{End, Pair};
 use genie_passing::Scheme;
 use genie_sys::Errno;
 
-use crate::hosts::{self, Level, out, room, synced, taken};
+use crate::hosts::{self, Level, out, out_at, room, room_at, synced, taken};
+use crate::xdp::{open_in, small};
+
+/// What a test does that takes no longer than the others, or, with `GENIE_DRIVERS_AT_LENGTH` as in `.ci/run`, all that is worth doing.
+pub(crate) fn at_length<T>(brief: T, all: T) -> T {
+    if std::env::var_os("GENIE_DRIVERS_AT_LENGTH").is_some() { all } else { brief }
+}
+
+/// By what a host's interface is driven, and its server's adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Packets(Level),
+    Xdp(Level),
+    /// The adapter that takes the buffers in which frames come.
+    Native,
+}
+
+impl Way {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let software = [Self::Packets, Self::Xdp].into_iter().flat_map(|over| Level::ALL.map(over));
+        software.chain([Self::Native])
+    }
+}
 
 /// A link, or SKIP.
 pub(crate) fn pair(test: &str, mtu: u32) -> Option<Pair> {
@@ -42,7 +65,8 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(ours: &End, theirs: &End, level: Level, verifying: Verifying) -> Self {
+    /// None, and SKIP, where this process may not drive the interface so.
+    pub(crate) fn new(test: &str, [ours, theirs]: [&End; 2], way: Way, verifying: Verifying) -> Option<Self> {
         let (genie, name) = (hosts::open(), &ours.interface.name);
         let hosts = [ours.v4.into(), ours.v6.into()];
         let mut options = Options::new(ours.interface.station, hosts);
@@ -50,38 +74,53 @@ impl Host {
             options = options.neighbour(host, theirs.interface.station);
         }
         (options.mtu, options.verifying) = (ours.interface.mtu as usize, verifying);
-        let server = Datagrams::new(genie.clone(), level.adapter(genie.space()), options);
-        let rings = ours.namespace.enter(|| PacketSocket::open(name, &hosts).expect("a packet socket"));
-        let link = Link::new(name, rings, driver::Options::default()).expect("descriptors");
+        let (adapter, link): (Box<dyn Adapter>, _) = match way {
+            Way::Packets(level) => {
+                let rings = ours.namespace.enter(|| PacketSocket::open(name, &hosts).expect("a socket"));
+                (level.adapter(genie.space()), Link::new(name, rings, driver::Options::default()))
+            }
+            Way::Xdp(_) | Way::Native => {
+                let rings = open_in(genie.space(), test, ours, &small())?;
+                let adapter: Box<dyn Adapter> = match way {
+                    Way::Xdp(level) => level.adapter(genie.space()),
+                    _ => Box::new(rings.adapter()),
+                };
+                (adapter, Link::new(name, rings, driver::Options::default()))
+            }
+        };
+        let link = link.expect("descriptors");
+        let server = Datagrams::new(genie.clone(), adapter, options);
         server.attach_link(&link).expect("nobody has either");
         let handle = ServerHandle::new(server.clone());
         let socket = Socket::open(&genie, &handle, &Open::default()).expect("a port");
-        Self { genie, server, link, socket }
+        Some(Self { genie, server, link, socket })
     }
 }
 
-/// Sends and receives a datagram of each of these lengths, and compares.
-fn exchange(
+/// Sends and receives a datagram of each of these lengths, each by the next scheme after `first`, at every place in a page, and compares.
+pub(crate) fn exchange(
     host: &Host,
     theirs: &UdpSocket,
     here: SocketAddr,
-    schemes: &[Scheme],
+    first: usize,
     lengths: impl Iterator<Item = usize>,
 ) {
     let there = theirs.local_addr().expect("an address");
     let mut buffer = vec![0; 65_536];
     for (number, len) in lengths.enumerate() {
-        let scheme = schemes[number % schemes.len()];
-        let what = format!("{len} bytes by {scheme}, {here}");
+        let scheme = Scheme::ALL[(first + number) % Scheme::ALL.len()];
+        // Where the native adapter has data, and elsewhere.
+        let offset = if number % 5 == 0 { 256 + 42 } else { number * 1021 % 4096 };
+        let what = format!("{len} bytes by {scheme}, {offset} bytes into a page, {here}");
         let bytes = pattern(number as u64, len);
         // Some find a request that waits, and others wait for one.
-        let ask = || host.socket.submit(room(&host.genie, scheme, len + 1)).expect(&what);
+        let ask = || host.socket.submit(room_at(&host.genie, scheme, offset, len + 1)).expect(&what);
         let early = (number % 3 > 0).then(ask);
         theirs.send_to(&bytes, here).expect(&what);
         let (reply, arrived) = synced(early.unwrap_or_else(ask)).expect(&what);
         assert_eq!((arrived.from, arrived.len), (there, len), "{what}");
         same(&taken(reply).0, &bytes, &what);
-        host.socket.send_to(out(&host.genie, scheme, &bytes), there).expect(&what);
+        host.socket.send_to(out_at(&host.genie, scheme, offset, &bytes), there).expect(&what);
         assert_eq!(theirs.recv_from(&mut buffer).expect(&what), (len, here), "{what}");
         same(&buffer[..len], &bytes, &what);
     }
@@ -93,23 +132,26 @@ fn datagrams_pass_between_any_adapter_and_the_kernels_sockets_whoever_has_summed
     let mut random = Rng::with_seed(31);
     for mtu in [1500, 9000, 65_535] {
         let Some(Pair { ends: [ours, theirs] }) = pair(test, mtu) else { return };
-        for (number, level) in Level::ALL.into_iter().enumerate() {
+        for (number, way) in Way::all().enumerate() {
             for is_partial in [true, false] {
                 theirs.offload_checksums(is_partial).expect("a link of ours");
                 let ways = [Verifying::Separate, Verifying::Integrated, Verifying::Adapter];
-                let host = Host::new(&ours, &theirs, level, ways[number % ways.len()]);
+                let Some(host) = Host::new(test, [&ours, &theirs], way, ways[number % ways.len()]) else {
+                    continue;
+                };
                 let mut count = 0;
                 for is_v6 in [false, true] {
                     let most = mtu as usize - if is_v6 { 48 } else { 28 };
-                    let some = std::iter::repeat_with(|| random.usize(0..=most)).take(24);
+                    let some = std::iter::repeat_with(|| random.usize(0..=most)).take(at_length(10, 200));
                     let lengths: Vec<_> =
                         [0, 1, 2, 17, 1000, most - 1, most].into_iter().chain(some).collect();
                     let here = (self::host(&ours, is_v6), host.socket.port()).into();
-                    exchange(&host, &kernel(&theirs, is_v6), here, &Scheme::ALL, lengths.iter().copied());
+                    let first = random.usize(..8);
+                    exchange(&host, &kernel(&theirs, is_v6), here, first, lengths.iter().copied());
                     count += lengths.len() as u64;
                 }
                 let counters = host.server.counters();
-                let what = format!("{level:?}, MTU {mtu}: {counters:?}");
+                let what = format!("{way:?}, MTU {mtu}: {counters:?}");
                 assert_eq!((counters.received, counters.sent, counters.damaged), (count, count, 0), "{what}");
                 assert_eq!(counters.unsummed, if is_partial { count } else { 0 }, "{what}");
                 checked(host.genie.space());
@@ -118,24 +160,33 @@ fn datagrams_pass_between_any_adapter_and_the_kernels_sockets_whoever_has_summed
     }
 }
 
+/// At length, each length by each scheme over each adapter; in brief, a part of the lengths.
 #[test]
 fn datagrams_of_all_lengths_up_to_the_longest_pass_both_ways() {
     let test = "datagrams_of_all_lengths_up_to_the_longest_pass_both_ways";
     let Some(Pair { ends: [ours, theirs] }) = pair(test, 65_535) else { return };
-    let host = Host::new(&ours, &theirs, Level::Splitting, Verifying::Separate);
-    let here = (ours.v4, host.socket.port()).into();
     let most = 65_535 - 28;
-    // With all of them it would take half a minute.
-    let lengths = (0..4500).chain((4500..most).step_by(11)).chain([most]);
-    exchange(&host, &kernel(&theirs, false), here, &[Scheme::EmulatedCopy], lengths);
-    assert_eq!(host.server.counters().damaged, 0);
+    for (number, way) in Way::all().enumerate() {
+        let Some(host) = Host::new(test, [&ours, &theirs], way, Verifying::Separate) else { continue };
+        let here = (ours.v4, host.socket.port()).into();
+        for first in at_length(number..number + 1, 0..Scheme::ALL.len()) {
+            let step = at_length(17, 1);
+            let lengths = (number % step..4500).step_by(step).chain((4500 + number..most).step_by(11 * step));
+            exchange(&host, &kernel(&theirs, false), here, first, lengths.chain([most]));
+        }
+        assert_eq!(host.server.counters().damaged, 0, "{way:?}");
+        checked(host.genie.space());
+    }
 }
 
 #[test]
 fn what_is_no_datagram_to_a_port_of_ours_is_the_kernels_alone() {
     let test = "what_is_no_datagram_to_a_port_of_ours_is_the_kernels_alone";
     let Some(Pair { ends: [ours, theirs] }) = pair(test, 1500) else { return };
-    let host = Host::new(&ours, &theirs, Level::Pooled, Verifying::Separate);
+    let Some(host) = Host::new(test, [&ours, &theirs], Way::Packets(Level::Pooled), Verifying::Separate)
+    else {
+        return;
+    };
     for is_v6 in [false, true] {
         let [here, there] = [kernel(&ours, is_v6), kernel(&theirs, is_v6)];
         let to = here.local_addr().expect("an address");
@@ -163,7 +214,12 @@ fn what_is_no_datagram_to_a_port_of_ours_is_the_kernels_alone() {
 fn the_kernel_does_not_say_that_nobody_has_a_port_of_ours_nor_give_it_to_others() {
     let test = "the_kernel_does_not_say_that_nobody_has_a_port_of_ours_nor_give_it_to_others";
     let Some(Pair { ends: [ours, theirs] }) = pair(test, 1500) else { return };
-    let Host { genie, server, socket, .. } = Host::new(&ours, &theirs, Level::Pooled, Verifying::Separate);
+    let way = Way::Packets(Level::Pooled);
+    let Some(Host { genie, server, socket, .. }) =
+        Host::new(test, [&ours, &theirs], way, Verifying::Separate)
+    else {
+        return;
+    };
     let port = socket.port();
     for is_v6 in [false, true] {
         let (here, there) = (SocketAddr::new(host(&ours, is_v6), port), kernel(&theirs, is_v6));
@@ -195,7 +251,11 @@ fn an_interface_that_goes_ends_what_waits_by_an_error_that_names_it() {
     let test = "an_interface_that_goes_ends_what_waits_by_an_error_that_names_it";
     for is_deleted in [true, false] {
         let Some(Pair { ends: [ours, theirs] }) = pair(test, 1500) else { return };
-        let Host { genie, socket, .. } = Host::new(&ours, &theirs, Level::Early, Verifying::Separate);
+        let way = Way::Packets(Level::Early);
+        let Some(Host { genie, socket, .. }) = Host::new(test, [&ours, &theirs], way, Verifying::Separate)
+        else {
+            return;
+        };
         let to = kernel(&theirs, false).local_addr().expect("an address");
         let namespace = ours.namespace.clone();
         let remover = std::thread::spawn(move || {
