@@ -12,8 +12,16 @@ mod namespaces;
 mod native;
 mod neighbours;
 mod packet_socket;
+#[path = "../datagram/peer.rs"]
+mod peer;
 #[path = "../../../sys/tests/proc/mod.rs"]
 mod proc;
 mod raw;
+mod siege;
+#[path = "../datagram/sight.rs"]
+mod sight;
+mod spies;
 mod udp;
 mod xdp;
+
+use siege::play;
