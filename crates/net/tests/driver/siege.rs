@@ -195,8 +195,8 @@ fn held() -> BTreeMap<String, usize> {
         if target.contains("eventpoll") {
             continue;
         }
-        let kind = target.split([':', '[']).take(2).collect::<Vec<_>>().join(" ");
-        *held.entry(kind.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned()).or_default() += 1;
+        let kind = target.trim_matches(|c: char| c == ']' || c.is_ascii_digit());
+        *held.entry(kind.to_owned()).or_default() += 1;
     }
     let maps = read_to_string("/proc/self/maps").expect("the maps");
     held.insert("objects".to_owned(), maps.matches("/memfd:").count());
@@ -307,10 +307,16 @@ fn of_clients_that_are_killed_under_load_nothing_is_left_and_a_stopped_one_holds
         }
         stopped.signal(Signal::CONT);
         [good, stopped].into_iter().for_each(Peer::ends);
-        // There may be less: something of the first client's may have been there still.
+        // There may be less: something of the first client's may have been there still. A thread that is needed once may keep a descriptor
+        // or two; what is left of each client would be more.
         eventually(None, "the server holds more than before", || {
             let now = reported(&mut server);
-            let is_more = now.0.iter().zip(&before.0).any(|(now, before)| now > before);
+            let is_more = now
+                .0
+                .iter()
+                .zip(&before.0)
+                .enumerate()
+                .any(|(at, (now, before))| *now > before + 2 * usize::from(at == 1));
             is_more.then(|| format!("{now:?}, where it was {before:?}"))
         });
     }
