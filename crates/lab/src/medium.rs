@@ -17,7 +17,8 @@ use crate::interface::Granule;
 /// The MTU of the kernel's links, by which the papers' longest data is one frame.
 pub(crate) const MTU: u32 = 65_535;
 /// Room for some transfers of that length.
-const QUEUE: Queue = Queue { number: 0, receiving: 160, sending: 64, reserve: 32, away: 64, mode: None };
+const QUEUE: Queue =
+    Queue { number: 0, receiving: 160, sending: 64, reserve: 32, away: 64, mode: None, splits: false };
 
 /// With what a setting ends in which bytes were copied for bringing frames over a link of the kernel's.
 pub(crate) const BY_DRIVER: &str = ", by the driver";

@@ -37,6 +37,9 @@ const HAS_FRAGS: u32 = 1 << 5;
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
+/// More than a program can add to a frame.
+const PAGE: usize = 4096;
+
 const RIGHTS: &str = "run as root, or with CAP_BPF and CAP_NET_ADMIN; `genie doctor` tells";
 
 /// What an XDP program says of a frame.
@@ -124,7 +127,6 @@ struct NewProgram {
 
 /// BPF_PROG_TEST_RUN, up to the last field that is needed.
 #[repr(C)]
-#[derive(Default)]
 struct Trial {
     program: u32,
     verdict: u32,
@@ -285,16 +287,21 @@ impl Program {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor as i32) }))
     }
 
-    /// What it says of a frame; as a number, since a program may say anything.
+    /// What it says of a frame; as a number, since a program may say anything. And what it has made of it: metadata, and what follows that.
     ///
     /// # Errors
     /// No right; EINVAL: the frame is shorter than an Ethernet header.
-    pub fn run(&self, frame: &[u8]) -> Result<i32> {
+    pub fn run(&self, frame: &[u8]) -> Result<(i32, Vec<u8>)> {
         let (len, data) = (frame.len() as u32, frame.as_ptr() as u64);
-        let mut trial = Trial { program: number(&self.0), len, data, repeat: 1, ..Trial::default() };
+        let mut made = vec![0; frame.len() + PAGE];
+        let (len_out, data_out) = (made.len() as u32, made.as_mut_ptr() as u64);
+        let program = number(&self.0);
+        let mut trial = Trial { program, len, len_out, data, data_out, repeat: 1, duration: 0, verdict: 0 };
         let ran = call::<PROG_TEST_RUN, _>(&mut trial);
         let failed = |errno| failed("BPF_PROG_TEST_RUN", format!("a frame of {len} bytes"), errno);
-        ran.map(|_| trial.verdict as i32).map_err(failed)
+        ran.map_err(failed)?;
+        made.truncate(trial.len_out as usize);
+        Ok((trial.verdict as i32, made))
     }
 
     /// Attaches it to an interface, in a mode or, where none is named, in the first that the device has.

@@ -29,7 +29,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 use crate::mmap::Mapping;
 use crate::{Errno, Error, Result};
 
-pub use sending::{CHUNK, Extent, Sending};
+pub use sending::{Extent, Sending};
 
 /// For how long the kernel may keep a queue after its socket was closed.
 const UNBINDING: Duration = Duration::from_millis(500);
@@ -37,7 +37,9 @@ const UNBINDING: Duration = Duration::from_millis(500);
 const RIGHTS: &str = "run as root, or with CAP_NET_RAW; `genie doctor` tells";
 const LOCKED: &str = "raise the limit of locked memory: `ulimit -l`";
 
-/// How many bytes the kernel keeps free in front of each frame that it stores.
+/// The length of chunks, the longest that the kernel takes: a part to be sent is in one.
+pub const CHUNK: usize = 4096;
+/// How many bytes of a chunk the kernel keeps free in front of what it stores there of a frame, for the frame's metadata.
 pub const HEADROOM: usize = 256;
 
 /// Some of a frame's bytes, or all.
@@ -60,6 +62,15 @@ pub struct Lengths {
     pub sending: u32,
 }
 
+/// Where chunks begin in the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Places {
+    /// At multiples of their length.
+    Multiples,
+    /// Anywhere. The kernel copies all frames then: a chunk may cross pages, and devices want contiguous memory.
+    Any,
+}
+
 /// A socket, its rings, and the memory in which its frames are.
 #[derive(Debug)]
 pub struct Socket {
@@ -72,30 +83,35 @@ pub struct Socket {
     /// What has come.
     pub received: Consumer<XdpDesc>,
     descriptor: OwnedFd,
+    places: Places,
 }
 
 impl Socket {
-    /// A socket whose memory is at `memory`, in chunks of `chunk` bytes.
+    /// A socket whose memory is at `memory`, in [chunks](CHUNK) that begin at such `places`.
     ///
     /// # Errors
-    /// No right; ENOBUFS or EAGAIN: too little memory may be locked; EINVAL: the addresses are no whole pages, or chunks are longer than one.
+    /// No right; ENOBUFS or EAGAIN: too little memory may be locked; EINVAL: the addresses are no whole pages.
     ///
     /// # Safety
-    /// The memory is mapped and writable. While the socket exists, whoever puts a chunk's number into the fill ring has the chunk's bytes for
+    /// The memory is mapped and writable. While the socket exists, whoever puts a chunk's place into the fill ring has the chunk's bytes for
     /// the kernel alone, until the kernel gives it back as received: nobody has references to them. Only the process that has made the socket
     /// uses its rings.
-    pub unsafe fn open(memory: Range<usize>, chunk: u32, lengths: Lengths) -> Result<Self> {
+    pub unsafe fn open(memory: Range<usize>, places: Places, lengths: Lengths) -> Result<Self> {
         let len = memory.len();
         let failed = |call| move |errno| failed(call, len, errno);
         let descriptor =
             rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
                 .map_err(failed("socket"))?;
+        let flags = match places {
+            Places::Multiples => XdpUmemRegFlags::empty(),
+            Places::Any => XdpUmemRegFlags::XDP_UMEM_UNALIGNED_CHUNK_FLAG,
+        };
         let registered = XdpUmemReg {
             addr: memory.start as u64,
             len: len as u64,
-            chunk_size: chunk,
+            chunk_size: CHUNK as u32,
             headroom: 0,
-            flags: XdpUmemRegFlags::empty(),
+            flags,
             tx_metadata_len: 0,
         };
         // The kernel pins the pages, and stores into chunks that it finds in the fill ring: the caller vouches for both.
@@ -114,7 +130,7 @@ impl Socket {
             Ok((Producer(fill), Consumer(completed), Producer(sending), Consumer(received)))
         };
         let (fill, completed, sending, received) = rings().map_err(failed("mmap"))?;
-        Ok(Self { fill, completed, sending, received, descriptor })
+        Ok(Self { fill, completed, sending, received, descriptor, places })
     }
 
     /// Binds it to a queue of an interface, without copies by the kernel where the device can; with `frags`, frames may be in several chunks.
@@ -132,7 +148,11 @@ impl Socket {
         };
         let until = Instant::now() + UNBINDING;
         loop {
-            let bound = bind(Flags::empty()).or_else(|errno| match errno {
+            let bound = match self.places {
+                Places::Multiples => bind(Flags::empty()),
+                Places::Any => Err(Errno::OPNOTSUPP),
+            };
+            let bound = bound.or_else(|errno| match errno {
                 Errno::OPNOTSUPP => bind(Flags::XDP_COPY),
                 errno => Err(errno),
             });
@@ -226,7 +246,9 @@ impl From<Part> for XdpDesc {
 impl From<XdpDesc> for Part {
     fn from(found: XdpDesc) -> Self {
         let goes_on = found.options.contains(XdpDescOptions::XDP_PKT_CONTD);
-        Self { at: found.addr as usize, len: found.len as usize, goes_on }
+        // Where chunks begin anywhere, the kernel has the distance from there in the high bits.
+        let at = (found.addr & ((1 << 48) - 1)) + (found.addr >> 48);
+        Self { at: at as usize, len: found.len as usize, goes_on }
     }
 }
 

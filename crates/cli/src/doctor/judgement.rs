@@ -322,8 +322,8 @@ fn networks(facts: &Facts) -> Finding {
     const NONE: &str = "no datagrams on real interfaces by `genie net --interface`, nor by `genie net serve`, whose clients \
                         need no capabilities";
     const PACKETS: &str = "interfaces are driven by packet sockets, for which the kernel copies every frame";
-    const ALL: &str =
-        "datagrams come into pages that change places with a client's where that takes less time than a copy";
+    const ALL: &str = "datagrams come into pages that change places with a client's where that takes less time than a copy; pooled \
+                       buffering, and header/data splitting if asked for, are the kernel's work, other levels of support software's";
     const GENERIC: &str =
         "the kernel makes a packet of its own of each frame, and copies it to the interface's memory";
     let Networks { lacking, packets, xdp, front } = &facts.networks;

@@ -74,6 +74,8 @@ enum By {
     Best,
     /// By AF_XDP.
     Xdp,
+    /// By AF_XDP, with headers apart, so that data begins where a page does.
+    Splitting,
     /// By a packet socket.
     Packet,
 }
@@ -95,6 +97,7 @@ impl Wishes {
         let driver = match self.driver {
             By::Best => None,
             By::Xdp => Some(Driver::Xdp),
+            By::Splitting => Some(Driver::Splitting),
             By::Packet => Some(Driver::PacketSocket),
         };
         let (summing, verifying) = match self.checksum {

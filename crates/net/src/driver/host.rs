@@ -3,7 +3,8 @@
 //! Why: a program wants datagrams on an interface, and not to know what the kernel, the device and its own rights allow.
 //! How: AF_XDP is tried first; where it is refused, a packet socket. Each has the adapter that copies least: frames by AF_XDP lie in buffers
 //! that can change places with clients' pages, and are taken as they are; frames in a packet socket's ring are copied from there once, to
-//! where the request of their port waits.
+//! where the request of their port waits. Headers are split off by whoever asks for it: it takes more memory, and gains something only where a
+//! page changes places for less than the copy of it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ const LINK_HEADER: usize = 14;
 pub enum Driver {
     /// AF_XDP: [`Xdp`].
     Xdp,
+    /// The same, with headers apart from data: [`Queue::splits`].
+    Splitting,
     /// A packet socket: [`PacketSocket`].
     PacketSocket,
 }
@@ -69,9 +72,9 @@ impl Host {
         let kernel = Arc::new(Neighbours::of(name).map_err(|source| Error::of(name, source))?);
         let interface = kernel.interface().clone();
         let driven = match driver {
-            Some(Driver::Xdp) => by_xdp(genie, &interface),
+            Some(driver @ (Driver::Xdp | Driver::Splitting)) => by_xdp(genie, &interface, driver),
             Some(Driver::PacketSocket) => by_packet_socket(genie, &interface, "as was asked for"),
-            None => by_xdp(genie, &interface).or_else(|refused| {
+            None => by_xdp(genie, &interface, Driver::Xdp).or_else(|refused| {
                 by_packet_socket(genie, &interface, &format!("since AF_XDP is refused ({refused})"))
             }),
         };
@@ -84,18 +87,21 @@ impl Host {
     }
 }
 
-fn by_xdp(genie: &Interface, interface: &interfaces::Interface) -> Result<Driven, Error> {
-    let rings = Xdp::open(genie.space(), &interface.name, &interface.hosts, &Queue::default())?;
+fn by_xdp(genie: &Interface, interface: &interfaces::Interface, driver: Driver) -> Result<Driven, Error> {
+    let (splits, level) = match driver {
+        Driver::Splitting => (true, "header/data splitting by the kernel, as was asked for"),
+        _ => (false, "pooled buffering, since the kernel stores each frame before its port is known"),
+    };
+    let queue = Queue { splits, ..Queue::default() };
+    let rings = Xdp::open(genie.space(), &interface.name, &interface.hosts, &queue)?;
     let mode = match rings.mode() {
         Mode::Native => "native",
         Mode::Generic => "generic",
     };
     let copying = if rings.is_zero_copy() { "zero-copy" } else { "frames copied by the kernel" };
-    let how = format!(
-        "AF_XDP ({mode} mode, {copying}); pooled buffering, since the kernel stores each frame before its port is known"
-    );
+    let how = format!("AF_XDP ({mode} mode, {copying}); {level}");
     let adapter = Box::new(rings.adapter());
-    Ok(Driven { driver: Driver::Xdp, link: link_over(interface, rings)?, adapter, how })
+    Ok(Driven { driver, link: link_over(interface, rings)?, adapter, how })
 }
 
 fn by_packet_socket(
@@ -125,6 +131,7 @@ impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Xdp => "AF_XDP",
+            Self::Splitting => "AF_XDP, splitting",
             Self::PacketSocket => "packet socket",
         })
     }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use genie_passing::{Overlays, Preferred};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::Frame;
 use crate::adapter::{Adapter, Counters, Dropped, Free, Piece, Received, Support};
+use crate::assembly::within;
 
-/// An adapter of a driver that stores frames in buffers of one pool: pooled in-host buffering by a device (§6.1). The host copies nothing.
+/// An adapter of a driver that stores frames in buffers of one pool: pooled in-host buffering by a device (§6.1), or header/data splitting (§6.2)
+/// where the device has taken headers off. The host copies these, and nothing else.
 ///
 /// Clones take buffers of the same pool; what each does from then on it counts for itself.
 ///
@@ -19,25 +21,30 @@ pub struct Native {
     pool: Overlays,
     /// How many buffers in the ring may leave it.
     free: Arc<AtomicUsize>,
+    /// Whether headers are to be apart from data.
+    splits: bool,
     counters: Counters,
 }
 
 impl Native {
-    pub(super) fn new(pool: Overlays, free: Arc<AtomicUsize>) -> Self {
-        Self { pool, free, counters: Counters::default() }
+    pub(super) fn new(pool: Overlays, free: Arc<AtomicUsize>, splits: bool) -> Self {
+        Self { pool, free, splits, counters: Counters::default() }
     }
 }
 
 impl Adapter for Native {
     fn support(&self) -> Support {
-        Support::Pooled
+        if self.splits { Support::Splitting } else { Support::Pooled }
     }
 
     fn arrive(&mut self, frame: &Frame<'_>) -> Result<Received, Dropped> {
         let len = frame.len();
+        let mut header: SmallVec<_> = smallvec![0; if self.splits { headers(frame) } else { 0 }];
+        frame.read(0, &mut header);
         let buffers = self.counters.stored(len, frame.take_buffers().ok_or(Dropped::NoBuffers))?;
-        let pieces: SmallVec<_> = buffers.into_iter().map(Piece::Pooled).collect();
-        Ok(Received { pieces, ..Received::of(len) })
+        let pieces = buffers.into_iter().map(Piece::Pooled).collect();
+        let pieces = if self.splits { within(pieces, header.len()..len) } else { pieces };
+        Ok(Received { header, pieces, ..Received::of(len) })
     }
 
     /// The device does not sum.
@@ -46,7 +53,12 @@ impl Adapter for Native {
     }
 
     fn preferred(&self, header: usize, len: usize) -> Preferred {
-        Preferred { offset: self.pool.preferred().offset + header, len, ..Preferred::default() }
+        let offset = if self.splits { 0 } else { self.pool.preferred().offset };
+        Preferred { offset: offset + header, len, ..Preferred::default() }
+    }
+
+    fn takes_headers(&self) -> bool {
+        self.splits
     }
 
     fn free(&self) -> Free {
@@ -57,4 +69,12 @@ impl Adapter for Native {
     fn counters(&self) -> Counters {
         self.counters
     }
+}
+
+/// How long the headers are of a datagram without IP options or extension headers.
+fn headers(frame: &Frame<'_>) -> usize {
+    let mut kind = [0; 2];
+    frame.read(12, &mut kind);
+    let headers = if kind == [0x86, 0xdd] { 62 } else { 42 };
+    headers.min(frame.len())
 }

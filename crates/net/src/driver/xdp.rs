@@ -4,13 +4,15 @@
 //! How: the object is divided into chunks of a page ([`genie_memory::Frames`]), each an overlay buffer. Chunks are in the ring for frames that will
 //! come, or are kept for sending, or are out: with an adapter ([`Native`]), with requests, or clients'. A chunk that comes back is put into the
 //! ring again. A frame longer than a chunk is in several. Which frames are ours, a [program](program) says; all others are the kernel's.
+//! With [`Queue::splits`], that program takes their headers off, so that data begins where a page does, and the kernel stores the headers in
+//! front of it: an overlay buffer has two pages then, of which clients get none but the second.
 //! Invariants: a chunk is in the ring only while its overlay buffer is here, whole. A [`reserve`](Queue::reserve) of chunks never leaves,
 //! so frames come, whatever clients keep. No granule of other memory is ever named to the kernel.
 //! Trust: the kernel is trusted with the object, frames are anybody's, and clients see only chunks that were passed to them.
 //! Limits: one queue of an interface. Frames of other queues are the kernel's: `ethtool -L IFACE combined 1` leaves one. Datagrams with IP
 //! options, extension headers, VLAN tags, or in fragments are the kernel's, too. Nobody tells a thread that waits for frames that the interface
 //! was set down; one that was removed ends the wait.
-//! Source: thesis §6.1. Differs: the client's pages do not refill the ring.
+//! Source: thesis §6.1, §6.2. Differs: the client's pages do not refill the ring, and headers have no list of their own.
 #![allow(
     unsafe_code,
     reason = "registers the frames' memory with the kernel, and puts only chunks into the ring whose buffers it has"
@@ -28,7 +30,7 @@ use genie_memory::{Data, Space};
 use genie_passing::{Layout, Overlay, Overlays};
 use genie_sys::bpf::{Attached, Sockets};
 use genie_sys::fork::Maker;
-use genie_sys::xdp::{HEADROOM, Lengths, Part, Socket};
+use genie_sys::xdp::{CHUNK, HEADROOM, Lengths, Part, Places, Socket};
 use genie_sys::{Errno, bpf};
 
 use super::claims::Claims;
@@ -36,12 +38,10 @@ use super::interfaces::interface;
 use super::{Counters, Error, Native, Rings};
 use crate::Frame;
 use crate::frame::Buffers;
-use program::Ports;
+use program::{Ports, SPLIT};
 
 pub use queue::Queue;
 
-/// The longest chunk that the kernel takes: a page.
-const CHUNK: usize = 4096;
 /// How many bytes of a frame a chunk holds.
 const ROOM: usize = CHUNK - HEADROOM;
 /// The longest MTU whose frames are in one buffer, for each driver.
@@ -50,6 +50,21 @@ const MTU_WHOLE: usize = 3506;
 const LINK_HEADER: usize = 18;
 /// How many calls find nothing before one asks whether the interface is still there.
 const PATIENCE: u32 = 1024;
+
+/// How overlay buffers are laid out.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    /// How long one is.
+    stride: usize,
+    /// Where in it the kernel stores a frame, or what is left of it without headers: behind a chunk's [`HEADROOM`].
+    data: usize,
+    /// How much of what lies in front of that is metadata.
+    front: usize,
+}
+
+const WHOLE: Shape = Shape { stride: CHUNK, data: HEADROOM, front: 0 };
+/// Data has a page, and what the kernel stores in front of it has another one, which no client gets.
+const SPLITTING: Shape = Shape { stride: 2 * CHUNK, data: CHUNK, front: SPLIT };
 
 /// A queue of an interface, and its rings. Dropping it gives all frames back to the kernel.
 #[derive(Debug)]
@@ -61,6 +76,7 @@ pub struct Xdp {
     claims: Claims,
     socket: Socket,
     pool: Overlays,
+    shape: Shape,
     /// The buffers in the ring for frames that will come, and those for sending, by their place in the object.
     chunks: Box<[Option<Overlay>]>,
     /// Those for sending that are not in use.
@@ -99,11 +115,15 @@ impl Xdp {
         let failed = |source| Error::of(name, source);
         let interface = interface(name).map_err(failed)?;
         let (index, mtu) = (interface.index, interface.mtu as usize);
-        let Queue { number, receiving, sending, reserve, away, mode } = *queue;
+        let Queue { number, receiving, sending, reserve, away, mode, splits } = *queue;
+        let (shape, places) = if splits { (SPLITTING, Places::Any) } else { (WHOLE, Places::Multiples) };
         let frames = space
-            .make_frames(CHUNK, receiving + sending)
+            .make_frames(shape.stride, receiving + sending)
             .map_err(|source| Error::Memory { interface: interface_name(), source: source.into() })?;
-        let pool = Overlays::framed(frames, Layout { headroom: HEADROOM, len: ROOM, away });
+        let pool = Overlays::framed(
+            frames,
+            Layout { headroom: shape.data - shape.front, len: shape.front + ROOM, away },
+        );
         let memory = pool.addresses().expect("it is a pool of frames");
         let lengths = Lengths {
             receiving: receiving.next_power_of_two() as u32,
@@ -111,13 +131,13 @@ impl Xdp {
         };
         // SAFETY: the pool's memory is mapped, and stays while its buffers are here. `fill` is the only one to put chunks into the ring; it has
         // their buffers, whole, and keeps each until the chunk was received. In a child made by fork no method uses the rings.
-        let socket = unsafe { Socket::open(memory, CHUNK as u32, lengths) }.map_err(failed)?;
+        let socket = unsafe { Socket::open(memory, places, lengths) }.map_err(failed)?;
         let frags = mtu > MTU_WHOLE;
         let attach = || {
             socket.bind(index, number, frags)?;
             let (ports, sockets) = (Ports::none()?, Sockets::create(number + 1)?);
             sockets.set(number, socket.as_fd())?;
-            let program = program::load(hosts, &ports, &sockets, frags)?;
+            let program = program::load(hosts, &ports, &sockets, frags, splits.then_some(number))?;
             Ok((program.attach(index, mode)?, sockets, ports, socket.is_zero_copy()?))
         };
         let (attached, sockets, ports, is_zero_copy) = attach().map_err(failed)?;
@@ -129,6 +149,7 @@ impl Xdp {
             socket,
             chunks: (0..receiving + sending).map(|_| None).collect(),
             pool,
+            shape,
             idle: Vec::with_capacity(sending),
             filled: 0,
             free: Arc::default(),
@@ -146,7 +167,7 @@ impl Xdp {
         };
         for _ in 0..sending {
             let overlay = xdp.pool.allocate().expect("no buffer is out yet");
-            let chunk = chunk_of(&overlay);
+            let chunk = xdp.chunk_of(&overlay);
             xdp.idle.push(chunk as u32);
             xdp.chunks[chunk] = Some(overlay);
         }
@@ -156,7 +177,7 @@ impl Xdp {
 
     /// An adapter that takes the buffers in which frames come.
     pub fn adapter(&self) -> Native {
-        Native::new(self.pool.clone(), Arc::clone(&self.free))
+        Native::new(self.pool.clone(), Arc::clone(&self.free), self.shape.front > 0)
     }
 
     /// Where the program is run.
@@ -180,9 +201,9 @@ impl Xdp {
     }
 
     fn fill(&mut self, overlay: Overlay) {
-        let chunk = chunk_of(&overlay);
+        let chunk = self.chunk_of(&overlay);
         self.chunks[chunk] = Some(overlay);
-        let has_room = self.socket.fill.push((chunk * CHUNK) as u64);
+        let has_room = self.socket.fill.push((chunk * self.shape.stride + self.shape.data - HEADROOM) as u64);
         debug_assert!(has_room, "the ring has room for all buffers");
         self.filled += 1;
     }
@@ -196,15 +217,22 @@ impl Xdp {
         self.free.store(self.filled.saturating_sub(self.reserve), Ordering::Relaxed);
     }
 
+    /// Which buffer of the object it is.
+    fn chunk_of(&self, overlay: &Overlay) -> usize {
+        overlay.place().expect("buffers of the pool are frames") / self.shape.stride
+    }
+
     /// Takes the next frame out of the ring, if all of it has come.
     fn receive(&mut self) -> bool {
         while let Some(Part { at, len, goes_on }) = self.socket.received.pop().map(Part::from) {
             self.filled -= 1;
-            let start = (at % CHUNK).checked_sub(HEADROOM).filter(|start| start + len <= ROOM);
+            let Shape { stride, data, front } = self.shape;
+            let start = (at % stride).checked_sub(data).filter(|start| start + len <= ROOM);
             // What the kernel names is a buffer that it was given.
-            let overlay = self.chunks.get_mut(at / CHUNK).and_then(Option::take);
+            let overlay = self.chunks.get_mut(at / stride).and_then(Option::take);
             if let (Some(overlay), Some(start)) = (overlay, start) {
-                self.frame.push(overlay, start..start + len);
+                let headers = if front > 0 { take_headers(&overlay) } else { 0 };
+                self.frame.push(overlay, front + start - headers..front + start + len);
             }
             if !goes_on {
                 return true;
@@ -223,7 +251,7 @@ impl Xdp {
     /// Takes back what was sent.
     fn reclaim(&mut self) {
         while let Some(at) = self.socket.completed.pop() {
-            self.idle.push((at as usize / CHUNK) as u32);
+            self.idle.push((at as usize / self.shape.stride) as u32);
         }
         self.socket.completed.release();
     }
@@ -235,6 +263,16 @@ impl Xdp {
         }
         self.gone.map_or(Ok(()), Err)
     }
+}
+
+/// How long the headers are that were taken off the frame in a buffer. None are, until the next metadata is stored there, which a frame that
+/// stays whole and the later parts of a long one do not have.
+fn take_headers(overlay: &Overlay) -> usize {
+    let (all, mut len) = (overlay.data(), [0; 4]);
+    let word = all.part(0..4);
+    word.copy_to(&mut len);
+    word.fill(0);
+    (u32::from_ne_bytes(len) as usize).min(SPLIT - 4)
 }
 
 impl Rings for Xdp {
@@ -255,8 +293,9 @@ impl Rings for Xdp {
             let here = ROOM.min(len - from);
             let Some(chunk) = self.idle.pop() else { break };
             let Some(overlay) = &self.chunks[chunk as usize] else { break };
-            overlay.data().copy_data(&frame.part(from..from + here));
-            let at = chunk as usize * CHUNK + HEADROOM;
+            let Shape { stride, data, front } = self.shape;
+            overlay.data().part(front..front + here).copy_data(&frame.part(from..from + here));
+            let at = chunk as usize * stride + data;
             self.socket.sending.push(Part { at, len: here, goes_on: from + here < len });
         }
         self.counters.sent += 1;
@@ -326,9 +365,4 @@ impl Rings for Xdp {
         let copied_by_kernel = if self.is_zero_copy { 0 } else { sent_bytes + received_bytes };
         Counters { dropped: self.socket.dropped(), copied_by_kernel, ..self.counters }
     }
-}
-
-/// Which chunk of the object a buffer is.
-fn chunk_of(overlay: &Overlay) -> usize {
-    overlay.place().expect("buffers of the pool are frames") / CHUNK
 }

@@ -9,14 +9,14 @@ use genie_conformance::{checked, interface};
 use genie_io::{In, Interface, Limits, Out, Pending, ServerHandle};
 use genie_memory::Buffer;
 use genie_net::Frame;
-use genie_net::datagram::{self, Datagrams, Open, Socket};
-use genie_net::driver::{self, Link, Queue, Rings, Xdp};
+use genie_net::datagram::{self, Datagrams, Open, RECEIVE, Socket, port_argument};
+use genie_net::driver::{self, Driver, Host, Link, Queue, Rings, Xdp};
 use genie_net::namespaces::Pair;
 use genie_net::wire::Station;
 use genie_passing::{Receipt, Scheme, Thresholds};
 
 use crate::proc;
-use crate::udp::{kernel, pair};
+use crate::udp::{host, kernel, pair};
 use crate::xdp::{HEADERS, PATIENCE, PORT, frame, open_in, put, small, space};
 
 /// Where data begins in its page, and how much fits in there.
@@ -84,33 +84,37 @@ fn place(buffer: &Buffer) -> (u64, usize) {
 #[test]
 fn a_datagram_changes_places_with_the_clients_page_and_no_other_page_comes_into_the_ring() {
     let test = "a_datagram_changes_places_with_the_clients_page_and_no_other_page_comes_into_the_ring";
-    let Some(mut bench) = Bench::new(test, &small()) else { return };
-    let socket = bench.socket(PORT);
-    let (mut kept, mut seen, mut object) = (Vec::new(), BTreeSet::new(), None);
-    for round in 0..400 {
-        let data = pattern(round, LEN);
-        let buffer = bench.buffer(OFFSET, LEN);
-        let before = place(&buffer);
-        assert_ne!(Some(before.0), object, "the client's own page is in the object");
-        let pending = socket.submit(In::owned(Scheme::EmulatedCopy, buffer)).expect("a request");
-        bench.send(PORT, std::slice::from_ref(&data));
-        let (buffer, receipt) = received(pending);
-        same(&buffer, &data, "the data");
-        assert_eq!((receipt.swapped, receipt.copied, receipt.reason), (1, 0, None), "{receipt}");
-        let (number, page) = place(&buffer);
-        assert_eq!(*object.get_or_insert(number), number, "the page is of another object");
-        seen.insert(page);
-        // Some stay with the client meanwhile.
-        if round % 10 == 0 {
-            kept.push((round, buffer));
+    for (splits, offset) in [(false, OFFSET), (true, 0)] {
+        let Some(mut bench) = Bench::new(test, &Queue { splits, ..small() }) else { return };
+        let socket = bench.socket(PORT);
+        let (mut kept, mut seen, mut object) = (Vec::new(), BTreeSet::new(), None);
+        for round in 0..400 {
+            let data = pattern(round, LEN - round as usize % 3);
+            let buffer = bench.buffer(offset, data.len());
+            let before = place(&buffer);
+            assert_ne!(Some(before.0), object, "the client's own page is in the object");
+            let pending = socket.submit(In::owned(Scheme::EmulatedCopy, buffer)).expect("a request");
+            bench.send(PORT, std::slice::from_ref(&data));
+            let (buffer, receipt) = received(pending);
+            same(&buffer, &data, "the data");
+            assert_eq!((receipt.swapped, receipt.copied, receipt.reason), (1, 0, None), "{receipt}");
+            let (number, page) = place(&buffer);
+            assert_eq!(*object.get_or_insert(number), number, "the page is of another object");
+            // The kernel stores headers in every other page.
+            assert!(!splits || page % 2 == 1, "page {page}");
+            seen.insert(page);
+            // Some stay with the client meanwhile.
+            if round % 10 == 0 {
+                kept.push((data, buffer));
+            }
         }
+        assert!(seen.len() > 64, "only {} pages of the object were used", seen.len());
+        for (data, buffer) in kept {
+            same(&buffer, &data, "what the client has kept");
+        }
+        assert_eq!(bench.receiver.counters().dropped, 0);
+        checked(bench.genie.space());
     }
-    assert!(seen.len() > 64, "only {} pages of the object were used", seen.len());
-    for (round, buffer) in kept {
-        same(&buffer, &pattern(round, LEN), "what the client has kept");
-    }
-    assert_eq!(bench.receiver.counters().dropped, 0);
-    checked(bench.genie.space());
 }
 
 #[test]
@@ -198,34 +202,74 @@ fn whatever_clients_keep_frames_come_to_others() {
 #[test]
 fn datagrams_of_the_kernels_sockets_are_swapped_and_answered_whoever_has_summed_them() {
     let test = "datagrams_of_the_kernels_sockets_are_swapped_and_answered_whoever_has_summed_them";
-    let Some(pair) = pair(test, 9000) else { return };
-    let [theirs, ours] = &pair.ends;
-    let genie = interface(space(), Limits::default(), Thresholds::ALWAYS);
-    let Some(xdp) = open_in(genie.space(), test, ours, &small()) else { return };
-    let mut options = datagram::Options::new(ours.interface.station, [IpAddr::from(ours.v4)]);
-    options = options.neighbour(theirs.v4.into(), theirs.interface.station);
-    options.mtu = 9000;
-    let datagrams = Datagrams::new(genie.clone(), Box::new(xdp.adapter()), options);
-    let link = Link::new(&ours.interface.name, xdp, driver::Options::default()).expect("descriptors");
-    datagrams.attach_link(&link).expect("nobody has either");
-    let socket =
-        Socket::open(&genie, &ServerHandle::new(datagrams.clone()), &Open::default()).expect("a port");
-    let kernels = kernel(theirs, false);
-    for is_partial in [true, false] {
-        theirs.offload_checksums(is_partial).expect("a link of ours");
-        for (seed, len) in [LEN, 1, 8000].into_iter().enumerate() {
-            let data = pattern(seed as u64, len);
-            let room = genie.allocate_at(OFFSET, len).expect("memory");
-            let pending = socket.submit(In::owned(Scheme::EmulatedCopy, room)).expect("a request");
-            kernels.send_to(&data, (ours.v4, socket.port())).expect("it is sent");
-            let (buffer, receipt) = received(pending);
-            same(&buffer, &data, len);
-            assert_eq!((receipt.swapped, receipt.copied), (1, len - len.min(LEN)), "{len}: {receipt}");
-            socket.send_to(Out::copy(&data), kernels.local_addr().unwrap()).expect("it is sent");
-            let mut answer = vec![0; len + 1];
-            assert_eq!(kernels.recv(&mut answer).expect("an answer"), len);
-            same(&answer[..len], &data, len);
+    for (mtu, splits) in [(9000, false), (9000, true), (65_535, true)] {
+        let Some(pair) = pair(test, mtu) else { return };
+        let [theirs, ours] = &pair.ends;
+        let genie = interface(space(), Limits::default(), Thresholds::ALWAYS);
+        let queue = Queue { splits, ..small() };
+        let Some(xdp) = open_in(genie.space(), test, ours, &queue) else { return };
+        let mut options = datagram::Options::new(ours.interface.station, [ours.v4.into(), ours.v6.into()]);
+        for host in [IpAddr::from(theirs.v4), theirs.v6.into()] {
+            options = options.neighbour(host, theirs.interface.station);
         }
+        options.mtu = mtu as usize;
+        let datagrams = Datagrams::new(genie.clone(), Box::new(xdp.adapter()), options);
+        let link = Link::new(&ours.interface.name, xdp, driver::Options::default()).expect("descriptors");
+        datagrams.attach_link(&link).expect("nobody has either");
+        let socket =
+            Socket::open(&genie, &ServerHandle::new(datagrams.clone()), &Open::default()).expect("a port");
+        for (is_v6, headers) in [(false, 42), (true, 62)] {
+            // Where data begins in its page, and how much of it is in there.
+            let (offset, whole) = if splits { (0, 3840) } else { (256 + headers, 3840 - headers) };
+            let kernels = kernel(theirs, is_v6);
+            let (here, there) = (host(ours, is_v6), kernels.local_addr().unwrap());
+            let longest = mtu as usize + 14 - headers;
+            for is_partial in [true, false] {
+                theirs.offload_checksums(is_partial).expect("a link of ours");
+                let lengths = [1, 14, 1400, whole, whole + 1, 4096, 4097, 8192, 8975, longest];
+                for (seed, len) in lengths.into_iter().filter(|len| *len <= longest).enumerate() {
+                    let what = format!("{len} bytes from {there}, MTU {mtu}, splitting: {splits}");
+                    let data = pattern(seed as u64, len);
+                    let room = genie.allocate_at(offset, len).expect("memory");
+                    let pending = socket.submit(In::owned(Scheme::EmulatedCopy, room)).expect("a request");
+                    kernels.send_to(&data, (here, socket.port())).expect(&what);
+                    let (buffer, receipt) = received(pending);
+                    same(&buffer, &data, &what);
+                    // Headers stay in front of data that is shorter than those of an Ethernet.
+                    let whole = if splits && len < 14 { 0 } else { whole };
+                    // The data of 16 pages of the object makes up 15: the next one begins where a page does, too.
+                    let parts = [len.min(whole), len.saturating_sub(15 * 4096).min(3840)];
+                    let swapped = parts.iter().filter(|part| **part > 0).count() as u32;
+                    let expected = (swapped, len - parts.iter().sum::<usize>());
+                    assert_eq!((receipt.swapped, receipt.copied), expected, "{what}: {receipt}");
+                    socket.send_to(Out::copy(&data), there).expect(&what);
+                    let mut answer = vec![0; len + 1];
+                    assert_eq!(kernels.recv(&mut answer).expect("an answer"), len);
+                    same(&answer[..len], &data, &what);
+                }
+            }
+        }
+        let counters = datagrams.counters();
+        assert_eq!((counters.unsummed * 2, counters.damaged), (counters.received, 0), "{counters:?}");
+        drop(socket);
+        checked(genie.space());
     }
-    assert_eq!(datagrams.counters().unsummed, 3);
+}
+
+#[test]
+fn a_host_splits_headers_off_where_that_is_asked_for_and_tells_where_data_begins() {
+    let test = "a_host_splits_headers_off_where_that_is_asked_for_and_tells_where_data_begins";
+    let pooled = (Driver::Xdp, "pooled buffering", OFFSET);
+    for (driver, level, offset) in [pooled, (Driver::Splitting, "header/data splitting", 0)] {
+        let Some(Bench { genie, receiver, pair, .. }) = Bench::new(test, &small()) else { return };
+        drop(receiver);
+        let Pair { ends: [_far, near] } = pair;
+        let open = || Host::open(&genie, &near.interface.name, Some(driver), |_| ());
+        let host = near.namespace.enter(open).expect("the queue is free");
+        assert!(host.driver == driver && host.to_string().contains(level), "{host}");
+        let server = ServerHandle::new(host.datagrams);
+        let socket = Socket::open(&genie, &server, &Open::default()).expect("a port");
+        let preferred = genie.preferred(&server, RECEIVE, &port_argument(socket.port()));
+        assert_eq!(preferred.expect("an answer").preferred().expect("a layout").offset, offset);
+    }
 }

@@ -111,9 +111,12 @@ fn frames_of_all_lengths_go_both_ways_in_either_mode() {
         (65_535, Mode::Generic),
     ] {
         let Some(pair) = pair(test, mtu) else { return };
-        let options = Queue { mode: Some(mode), ..small() };
-        let Some(mut ends) =
-            pair.ends.each_ref().map(|end| open(test, end, &options)).into_iter().collect::<Option<Vec<_>>>()
+        let mut splits = [false, true].into_iter();
+        let open_next = |end| {
+            let splits = splits.next()?;
+            open(test, end, &Queue { mode: Some(mode), splits, ..small() })
+        };
+        let Some(mut ends) = pair.ends.each_ref().map(open_next).into_iter().collect::<Option<Vec<_>>>()
         else {
             return;
         };

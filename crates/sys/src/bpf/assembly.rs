@@ -71,6 +71,11 @@ impl Assembly {
         self.add(width as u8, into, from, offset, 0);
     }
 
+    /// Stores four bytes at the address in `to`.
+    pub fn store(&mut self, to: Register, from: Register) {
+        self.add(0x63, to, from, 0, 0);
+    }
+
     /// Copies a register.
     pub fn copy(&mut self, into: Register, from: Register) {
         self.add(0xbf, into, from, 0, 0);

@@ -12,12 +12,9 @@ use std::sync::atomic::AtomicU8;
 
 use rustix::net::xdp::XdpDesc;
 
-use super::{Consumer, Lengths, Part, Producer, Socket, failed};
+use super::{CHUNK, Consumer, Lengths, Part, Places, Producer, Socket, failed};
 use crate::mmap::{self, Access};
 use crate::{Errno, Result, copying};
-
-/// The length of chunks: a part to be sent is in one.
-pub const CHUNK: usize = 4096;
 
 /// A socket that sends, and never receives.
 #[derive(Debug)]
@@ -56,7 +53,7 @@ impl Sending {
         let memory = Memory { start, len };
         let lengths = Lengths { receiving: 1, sending: entries };
         // SAFETY: the memory is mapped, and nothing is put into the fill ring, which is private.
-        let socket = unsafe { Socket::open(start.addr()..start.addr() + len, CHUNK as u32, lengths) }?;
+        let socket = unsafe { Socket::open(start.addr()..start.addr() + len, Places::Multiples, lengths) }?;
         Ok((Self(socket), Extent { memory: Arc::new(memory), at: 0, len }))
     }
 

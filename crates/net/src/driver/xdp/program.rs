@@ -9,15 +9,23 @@ const PORTS: u32 = 1 << 16;
 /// IP's number of the protocol.
 const UDP: i32 = 17;
 
-/// The kernel's number of `bpf_redirect_map`.
+/// The kernel's numbers of `bpf_redirect_map`, `bpf_xdp_adjust_head` and `bpf_xdp_adjust_meta`.
 pub(crate) const REDIRECT: i32 = 51;
-/// Where the kernel's `struct xdp_md` has the queue.
+const ADJUST_HEAD: i32 = 44;
+const ADJUST_META: i32 = 54;
+/// Where the kernel's `struct xdp_md` has the beginning of the metadata, and the queue.
+const METADATA: i16 = 8;
 const QUEUE: i16 = 16;
 
 pub(crate) const FRAME: Register = 2;
 pub(crate) const VALUE: Register = 3;
 const END: Register = 4;
 const CONTEXT: Register = 6;
+/// How long a datagram's headers are.
+const HEADERS: Register = 7;
+
+/// How long the metadata of a frame is whose headers were taken off: a word, and the longest headers, in whole words.
+pub(super) const SPLIT: usize = 68;
 
 /// Which host and port of a datagram: where they are in its headers.
 #[derive(Debug, Clone, Copy)]
@@ -45,21 +53,26 @@ impl Ports {
 }
 
 /// Assembles and loads the program. What is not ours passes on to the kernel: also what has IP options, extension headers or a VLAN tag, is
-/// a fragment, or is shorter than its headers; and what is ours, of a queue that has no socket.
+/// a fragment, or is shorter than its headers; and what is ours, of a queue that has no socket. Headers of the frames of the queue
+/// `splits` are taken off ([`split`]).
 pub(super) fn load(
     hosts: &[IpAddr],
     ports: &Ports,
     sockets: &Sockets,
     frags: bool,
+    splits: Option<u32>,
 ) -> genie_sys::Result<Program> {
     let mut code = Assembly::default();
-    let [pass, ours] = [(); 2].map(|()| code.label());
+    let [pass, ours, drop] = [(); 3].map(|()| code.label());
     look(&mut code, hosts, Side::To, pass, ours);
     code.place(ours);
     code.load_bytes(1, &ports.0);
     code.add_register(1, VALUE);
     code.load(Width::Byte, VALUE, 1, 0);
     code.jump_if(VALUE, Condition::Equal, 0, pass);
+    if let Some(queue) = splits {
+        split(&mut code, queue, pass, drop);
+    }
     code.load_sockets(1, sockets);
     code.load(Width::Word, 2, CONTEXT, QUEUE);
     // The verdict where the queue has no socket.
@@ -69,6 +82,11 @@ pub(super) fn load(
     code.place(pass);
     code.set(0, Verdict::Pass as i32);
     code.exit();
+    if splits.is_some() {
+        code.place(drop);
+        code.set(0, Verdict::Drop as i32);
+        code.exit();
+    }
     Program::load(&code.finish(), frags)
 }
 
@@ -124,6 +142,7 @@ fn look_at_v4(code: &mut Assembly, hosts: &[Ipv4Addr], side: Side, pass: Label, 
     }
     code.jump(pass);
     code.place(found);
+    code.set(HEADERS, 42);
     code.load(Width::Half, VALUE, FRAME, 34 + 2 * side as i16);
     code.jump(ours);
 }
@@ -146,8 +165,40 @@ fn look_at_v6(code: &mut Assembly, hosts: &[Ipv6Addr], side: Side, pass: Label, 
     }
     code.jump(pass);
     code.place(found);
+    code.set(HEADERS, 62);
     code.load(Width::Half, VALUE, FRAME, 54 + 2 * side as i16);
     code.jump(ours);
+}
+
+/// Takes the headers off a frame of a queue, so that its data begins where a buffer does. They become metadata, [`SPLIT`] bytes, which the
+/// kernel stores in front of the data, and which begin with a word: how long the headers are. A frame stays whole if it has so little data
+/// that no Ethernet header would be left, or the device knows no metadata.
+fn split(code: &mut Assembly, queue: u32, pass: Label, drop: Label) {
+    let whole = code.label();
+    // Nobody else finds a frame without headers.
+    code.load(Width::Word, VALUE, CONTEXT, QUEUE);
+    code.jump_if(VALUE, Condition::Unequal, queue as i32, pass);
+    // Where there is none, it is said to begin behind the frame's first byte.
+    code.load(Width::Word, VALUE, CONTEXT, METADATA);
+    code.jump_if_greater(VALUE, FRAME, whole);
+    // Another program's would be taken for ours.
+    code.jump_if_greater(FRAME, VALUE, pass);
+    code.copy(1, CONTEXT);
+    code.copy(2, HEADERS);
+    code.call(ADJUST_HEAD);
+    code.jump_if(0, Condition::Unequal, 0, whole);
+    // The headers lie in front of the data still.
+    code.copy(1, CONTEXT);
+    code.set(2, -(SPLIT as i32));
+    code.call(ADJUST_META);
+    code.jump_if(0, Condition::Unequal, 0, drop);
+    code.load(Width::Word, 1, CONTEXT, METADATA);
+    code.load(Width::Word, FRAME, CONTEXT, 0);
+    code.copy(VALUE, 1);
+    code.add_value(VALUE, 4);
+    code.jump_if_greater(VALUE, FRAME, drop);
+    code.store(1, HEADERS);
+    code.place(whole);
 }
 
 /// Two bytes, as they are loaded from a header.

@@ -19,11 +19,14 @@ pub struct Queue {
     pub away: usize,
     /// Where the program is run; in the driver if it can, where none is named.
     pub mode: Option<Mode>,
+    /// Whether headers are stored apart, so that data begins where a page does (§6.2): the first 3,840 bytes of a datagram. Then there are twice
+    /// as many pages, and the kernel copies frames whatever the device.
+    pub splits: bool,
 }
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { number: 0, receiving: 2048, sending: 512, reserve: 256, away: 1024, mode: None }
+        Self { number: 0, receiving: 2048, sending: 512, reserve: 256, away: 1024, mode: None, splits: false }
     }
 }
 

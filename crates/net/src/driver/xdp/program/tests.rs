@@ -20,7 +20,7 @@ struct Trial {
 }
 
 impl Trial {
-    fn of(test: &str, hosts: &[IpAddr]) -> Option<Self> {
+    fn of(test: &str, hosts: &[IpAddr], splits: Option<u32>) -> Option<Self> {
         let make = || {
             let (ports, sockets) = (Ports::none()?, Sockets::create(1)?);
             let socket =
@@ -28,7 +28,7 @@ impl Trial {
                     .and_then(|socket| sockopt::set_xdp_rx_ring_size(&socket, 64).map(|()| socket))
                     .map_err(|errno| genie_sys::Error::new("socket", "AF_XDP", errno))?;
             sockets.set(0, socket.as_fd())?;
-            let program = load(hosts, &ports, &sockets, true)?;
+            let program = load(hosts, &ports, &sockets, true, splits)?;
             Ok(Self { program, ports, _sockets: sockets, _socket: socket })
         };
         let made: genie_sys::Result<_> = make();
@@ -42,7 +42,7 @@ impl Trial {
     }
 
     fn is_ours(&self, frame: &[u8]) -> bool {
-        let verdict = self.program.run(frame).expect("a verdict");
+        let (verdict, _) = self.program.run(frame).expect("a verdict");
         assert!([Verdict::Pass as i32, Verdict::Redirect as i32].contains(&verdict), "verdict {verdict}");
         verdict == Verdict::Redirect as i32
     }
@@ -78,7 +78,8 @@ fn tagged(mut frame: Vec<u8>) -> Vec<u8> {
 #[test]
 fn datagrams_to_our_hosts_and_claimed_ports_are_ours_and_no_others() {
     let test = "datagrams_to_our_hosts_and_claimed_ports_are_ours_and_no_others";
-    let Some(trial) = Trial::of(test, &[OURS_V4.into(), OURS_V6.into(), Ipv4Addr::new(10, 0, 0, 9).into()])
+    let Some(trial) =
+        Trial::of(test, &[OURS_V4.into(), OURS_V6.into(), Ipv4Addr::new(10, 0, 0, 9).into()], None)
     else {
         return;
     };
@@ -136,8 +137,41 @@ fn hosts_of_one_version_leave_the_other_version_to_the_kernel() {
         (IpAddr::from(OURS_V4), v4(OURS_V4, PORT), v6(OURS_V6, PORT)),
         (IpAddr::from(OURS_V6), v6(OURS_V6, PORT), v4(OURS_V4, PORT)),
     ] {
-        let Some(trial) = Trial::of(test, &[host]) else { return };
+        let Some(trial) = Trial::of(test, &[host], None) else { return };
         trial.ports.set(PORT, true);
         assert!(trial.is_ours(&ours) && !trial.is_ours(&theirs), "{host}");
+    }
+}
+
+#[test]
+fn headers_become_metadata_and_frames_of_other_queues_stay_as_they_are() {
+    let test = "headers_become_metadata_and_frames_of_other_queues_stay_as_they_are";
+    let hosts = [OURS_V4.into(), OURS_V6.into()];
+    let (to_v4, to_v6) = (Between { from: OURS_V4, to: OURS_V4 }, Between { from: OURS_V6, to: OURS_V6 });
+    let Some(trial) = Trial::of(test, &hosts, Some(0)) else { return };
+    let Some(of_another_queue) = Trial::of(test, &hosts, Some(1)) else { return };
+    for trial in [&trial, &of_another_queue] {
+        trial.ports.set(PORT, true);
+    }
+    for (hosts, headers) in [(Hosts::V4(to_v4), 42), (Hosts::V6(to_v6), 62)] {
+        for len in [0, 1, 13, 14, 15, 1400, 3000] {
+            let frame = datagram(hosts, PORT, len);
+            let (verdict, made) = trial.program.run(&frame).expect("a verdict");
+            assert_eq!(verdict, Verdict::Redirect as i32);
+            // What is left is to be as long as an Ethernet header.
+            if len < 14 {
+                assert_eq!(made, frame);
+            } else {
+                assert_eq!(made.len(), SPLIT + usize::from(len));
+                assert_eq!(made[..4], u32::to_ne_bytes(headers));
+                assert_eq!(made[SPLIT - headers as usize..], frame);
+            }
+            assert_eq!(
+                of_another_queue.program.run(&frame).expect("a verdict"),
+                (Verdict::Pass as i32, frame)
+            );
+        }
+        let not_ours = datagram(hosts, PORT + 1, 1400);
+        assert_eq!(trial.program.run(&not_ours).expect("a verdict"), (Verdict::Pass as i32, not_ours));
     }
 }
