@@ -5,6 +5,7 @@
 //! How: each baseline is a pair of ends, the client's here and the service's in the peer process. Data passed out reaches
 //! memory that the peer may read; the peer reads it if data is to be touched, and acknowledges it. Data passed in is written
 //! by the peer if data is to be touched, and ends up where the client may read it. Baselines that copy do copy all of it.
+//! Beside them are [`BareRings`], which Genie's drivers of network interfaces are measured beside.
 //! Limits: the polled ones need a second CPU, and are left out where there is none.
 
 mod ends;
@@ -18,6 +19,7 @@ mod measuring;
 mod memory;
 mod peer;
 mod process_vm;
+mod rings;
 mod shared;
 mod stream;
 #[cfg(feature = "peers")]
@@ -27,3 +29,4 @@ pub use exchange::{LONGEST_OF_MANY, MESSAGE};
 pub use means::{Kind, Means, Waiting};
 pub use measuring::{Baselines, Exchanged, Passing, mean_of_empty};
 pub use peer::{ROLE, run};
+pub use rings::BareRings;

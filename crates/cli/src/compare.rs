@@ -2,13 +2,14 @@
 //!
 //! How: the options are checked, the data is read, and an interface and a memory server are opened on one CPU; on another
 //! CPU a peer process opens what the baselines need. Then for each length and direction a series measures all schemes and
-//! baselines side by side. The measurements are printed as tables or as one JSON document, and drawn.
+//! baselines side by side. Datagrams between two interfaces are compared apart (`network`). The measurements are printed as tables or as one JSON document, and drawn.
 //! Invariants: every byte is verified; a byte that is wrong is a failure. Nothing is left behind but the plot.
 
 mod bench;
 mod conclusion;
 mod document;
 mod measured;
+mod network;
 mod options;
 mod overhead;
 mod plot;
@@ -34,11 +35,16 @@ use crate::failure::Failure;
 use crate::output;
 use bench::Bench;
 use document::{Block, Document, Gathering};
+use options::Server;
 use series::Series;
 use subject::Subject;
 
 /// Measures, prints and draws.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let places = match &args.server {
+        Server::At(places) => *places,
+        Server::Network(wanted) => return network::run(args, wanted),
+    };
     let lengths = args.lengths(genie_sys::machine::total_memory())?;
     let means = args.baselines()?;
     let longest = lengths.last().copied().unwrap_or_default();
@@ -51,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Where raising the limit fails, schemes that wire do without, and their receipts say so.
     let _ = genie_sys::machine::raise_memory_lock_limit();
     let probe = Probe::pin()?;
-    let (genie, places) = (args.granule.open()?, args.server.places());
+    let genie = args.granule.open()?;
     let bench = Bench::open(genie, data, places, args.buffers, probe.other(), !means.is_empty())?;
     let (granules, queue) = (bench.genie.space().granule_kind(), args.outstanding.unwrap_or(1) as usize);
     let mut baselines = (!means.is_empty())

@@ -1,13 +1,13 @@
 //! `genie net`: datagrams between real hosts, by Genie and by the kernel's own sockets.
 
 mod echo;
-mod end;
+pub(crate) mod end;
 mod figures;
 mod front;
 mod kernel;
 mod means;
 mod numbered;
-mod port;
+pub(crate) mod port;
 mod receive;
 mod send;
 mod serve;

@@ -9,6 +9,8 @@ use serde_json::Value;
 
 #[path = "compare/baselines.rs"]
 mod baselines;
+#[path = "compare/network.rs"]
+mod network;
 mod running;
 
 const SCHEMES: [&str; 8] = [

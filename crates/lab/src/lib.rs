@@ -12,6 +12,7 @@ pub mod comparison;
 pub mod conclude;
 pub mod counter;
 pub mod data;
+pub mod datagrams;
 pub mod error;
 pub mod experiment;
 pub mod experiments;

@@ -38,6 +38,7 @@ pub mod shared;
 pub mod socket;
 pub mod span;
 pub mod thread;
+pub mod udp;
 pub mod unshared;
 pub mod userfault;
 pub mod view;

@@ -13,6 +13,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -50,6 +51,24 @@ impl Namespace {
             })?;
             Self::current()
         })
+    }
+
+    /// The one to which `ip netns add` has given this name.
+    ///
+    /// # Errors
+    /// ENOENT: there is none. EPERM: this process has no CAP_SYS_ADMIN there.
+    pub fn named(name: &str) -> Result<Self> {
+        let path = Path::new("/run/netns").join(name);
+        let failed =
+            |call, errno, remedy| Error::new(call, path.display().to_string(), errno).with_remedy(remedy);
+        let file = File::open(&path).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            failed("open", errno, "`ip netns` lists the names of network namespaces")
+        })?;
+        let network = Some(LinkNameSpaceType::Network);
+        apart(|| move_into_link_name_space(file.as_fd(), network))
+            .map_err(|errno| failed("setns", errno, "CAP_SYS_ADMIN is missing: run as root"))?;
+        Ok(Self(Arc::new(file.into())))
     }
 
     /// The one in which this thread is.
@@ -91,7 +110,7 @@ impl Namespace {
 
     fn move_in(&self) {
         move_into_link_name_space(self.as_fd(), Some(LinkNameSpaceType::Network))
-            .expect("who has made a namespace may enter it");
+            .expect("who has made a namespace, or entered it, may enter it");
     }
 }
 

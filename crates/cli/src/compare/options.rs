@@ -1,6 +1,8 @@
 //! What `genie compare` can be asked to do.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use genie::{Direction, Scheme};
@@ -17,6 +19,9 @@ use crate::number;
 
 /// The default lengths: below a page, a page, and up to eight huge pages.
 const LENGTHS: &str = "64,4K,64K,256K,1M,2M,16M";
+/// The default lengths of datagrams, and the shortest and the longest one.
+const DATAGRAMS: [usize; 3] = [64, 1400, 9000];
+const DATAGRAM: RangeInclusive<usize> = 8..=65_507;
 /// A length may take at most this part of the machine's memory: each scheme has buffers of its own.
 const PART_OF_MEMORY: u64 = 16;
 /// The time that one length in one direction may take, unless a number of rounds was asked for. A busy machine can be a
@@ -55,8 +60,17 @@ pub(crate) struct Args {
     /// measures both where they differ, which is output by emulated copy.
     #[arg(long, value_enum, default_value_t = Calls::Both)]
     pub(super) call: Calls,
-    /// Where the server is.
-    #[arg(long, value_enum, default_value_t = Server::Process)]
+    /// Where the server is: in-process, in this process and thread; process, in a process of its own, on another CPU where there is one;
+    /// or both, measured side by side: the difference is what a user-level server costs.
+    ///
+    /// net:veth compares UDP datagrams instead, one way and there and back, between two ends on two CPUs: by Genie (net::raw and the
+    /// datagram server over AF_XDP), by a bare loop over AF_XDP's rings, and by the kernel's sockets (blocking, spinning, sendmmsg and recvmmsg of
+    /// 32, UDP GSO and GRO). Nothing has checksums that the link does not make. The link is a veth pair between two network namespaces, which
+    /// are made for this and leave nothing. net:IFACE,NETNS/PEER has the interface IFACE at one end, and PEER at the other, which is in
+    /// the network namespace that `ip netns` calls NETNS: on the same Ethernet, up, each with an IPv4 address in one network, and used
+    /// by nobody else, since all that comes to either is taken from it meanwhile. Lengths are then 64, 1400 and 9000 unless
+    /// others are given, and only --lengths, --rounds, --granule and --json have a meaning. It takes CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+    #[arg(long, value_name = "WHERE", default_value = "process")]
     pub(super) server: Server,
     /// What to measure beside the schemes: all, none, or names such as unix-stream or shared-memory-polled, separated by
     /// commas. Names that end in -polled spin where the others sleep.
@@ -94,22 +108,43 @@ pub(super) struct Rounds {
 }
 
 /// Where the server is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Server {
-    /// In this process and thread.
-    InProcess,
-    /// In a process of its own, on another CPU where there is one.
-    Process,
-    /// Both, measured side by side: the difference is what a user-level server costs.
-    Both,
+    /// In these places.
+    At(&'static [Place]),
+    /// At the ends of a link.
+    Network(Wanted),
 }
 
-impl Server {
-    pub(super) fn places(self) -> &'static [Place] {
-        match self {
-            Self::InProcess => &[Place::InProcess],
-            Self::Process => &[Place::Process],
-            Self::Both => &[Place::InProcess, Place::Process],
+/// Between which interfaces datagrams are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// A pair that is made for it.
+    Veth,
+    /// An interface here, and one in a network namespace with a name.
+    Between { near: String, namespace: String, far: String },
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+        let between = |wanted: &str| {
+            let (near, other) = wanted.split_once(',')?;
+            let (namespace, far) = other.split_once('/')?;
+            Some(Wanted::Between { near: named(near)?, namespace: named(namespace)?, far: named(far)? })
+        };
+        match (text, text.strip_prefix("net:")) {
+            ("in-process", _) => Ok(Self::At(&[Place::InProcess])),
+            ("process", _) => Ok(Self::At(&[Place::Process])),
+            ("both", _) => Ok(Self::At(&[Place::InProcess, Place::Process])),
+            (_, Some("veth")) => Ok(Self::Network(Wanted::Veth)),
+            (_, Some(wanted)) => between(wanted).map(Self::Network).ok_or_else(|| {
+                "an interface needs another one at the other end: net:IFACE,NETNS/PEER, where `ip netns` lists NETNS; net:veth needs none"
+                    .to_owned()
+            }),
+            _ => Err("there are in-process, process, both, net:veth and net:IFACE,NETNS/PEER".to_owned()),
         }
     }
 }
@@ -150,6 +185,26 @@ impl Args {
         let Alone { args } = <Alone as clap::Parser>::parse_from(["compare"]);
         let Self { file, lengths, rounds, granule, .. } = self.clone();
         *self == Self { file, lengths, rounds, granule, ..args }
+    }
+
+    /// The lengths of datagrams: those that were asked for, or the usual ones. Options that mean nothing to datagrams are refused.
+    pub(super) fn datagram_lengths(&self) -> Result<Vec<usize>, Failure> {
+        let Alone { args } = <Alone as clap::Parser>::parse_from(["compare"]);
+        let Self { lengths, rounds, granule, server, json, .. } = self.clone();
+        let usual = if lengths == args.lengths { DATAGRAMS.to_vec() } else { lengths.clone() };
+        if *self != (Self { lengths, rounds, granule, server, json, ..args }) {
+            return Err(Failure::usage(
+                "with --server net: only --lengths, --rounds, --granule and --json have a meaning",
+            ));
+        }
+        match usual.iter().find(|len| !DATAGRAM.contains(len)) {
+            Some(len) => Err(Failure::usage(format!(
+                "a datagram's data has {} bytes, for its number, to {}; not {len}",
+                DATAGRAM.start(),
+                DATAGRAM.end()
+            ))),
+            None => Ok(usual),
+        }
     }
 
     /// The lengths, ascending, each once.

@@ -225,7 +225,7 @@ fn share(copied: usize, len: usize) -> String {
     }
 }
 
-fn spread(spread: Spread) -> String {
+pub(super) fn spread(spread: Spread) -> String {
     format!("({}-{})", short(spread.p5), short(spread.p95))
 }
 

@@ -9,11 +9,11 @@ use genie::{Buffer, Migrant};
 use crate::failure::Failure;
 
 /// The longest data of a datagram, over IPv4.
-pub(super) const LONGEST: usize = 65_507;
+pub(crate) const LONGEST: usize = 65_507;
 
 /// A datagram's memory, of the kind that its end and its scheme need.
 #[derive(Debug)]
-pub(super) enum Load {
+pub(crate) enum Load {
     /// The first bytes of the command's own memory: the kernel copies.
     Plain(Box<[u8]>, usize),
     /// The first bytes of a native buffer.
@@ -46,16 +46,16 @@ impl DerefMut for Load {
 
 /// A datagram that has come.
 #[derive(Debug)]
-pub(super) struct Arrival {
+pub(crate) struct Arrival {
     /// Its data, as far as there was room.
-    pub(super) load: Load,
-    pub(super) from: SocketAddr,
+    pub(crate) load: Load,
+    pub(crate) from: SocketAddr,
     /// How long its data was.
-    pub(super) len: usize,
+    pub(crate) len: usize,
 }
 
 /// What sends and receives datagrams.
-pub(super) trait End {
+pub(crate) trait End {
     /// What it is, for the summary.
     fn name(&self) -> String;
 
@@ -80,13 +80,13 @@ pub(super) trait End {
 
 /// What passing datagrams has cost.
 #[derive(Debug, Clone, Copy, Default, serde::Serialize)]
-pub(super) struct Costs {
+pub(crate) struct Costs {
     /// Bytes that data passing has copied, to and from the program's memory.
-    pub(super) copied_by_passing: u64,
+    pub(crate) copied_by_passing: u64,
     /// Datagrams for which the server had no room.
-    pub(super) dropped_by_server: u64,
+    pub(crate) dropped_by_server: u64,
     /// Bytes that the driver and the kernel have copied, to, from and behind the rings; none where the driver is in another process.
-    pub(super) copied_by_driver: Option<u64>,
+    pub(crate) copied_by_driver: Option<u64>,
     /// Frames for which the ring had no room, likewise.
-    pub(super) dropped_by_kernel: Option<u64>,
+    pub(crate) dropped_by_kernel: Option<u64>,
 }

@@ -1,10 +1,13 @@
 //! The kernel's own UDP socket as an end of the traffic.
+//!
+//! How: datagrams are sent in batches, one call for each, at the latest when one is received.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use rustix::io::Errno;
+use genie_sys::Errno;
+use genie_sys::udp::{MANY, send_many};
 
 use super::end::{Arrival, Costs, End, LONGEST, Load};
 use crate::failure::Failure;
@@ -13,13 +16,18 @@ use crate::failure::Failure;
 #[derive(Debug)]
 pub(super) struct Kernel {
     socket: UdpSocket,
+    batch: usize,
+    /// What is still to be sent, and to whom.
+    waiting: Vec<Load>,
+    to: Option<SocketAddr>,
     idle: Vec<Box<[u8]>>,
     timeout: Option<Duration>,
 }
 
 impl Kernel {
-    /// A socket at a port, for the addresses of either kind; for those of the kind of `to` alone, if that is known.
-    pub(super) fn bind(port: u16, to: Option<SocketAddr>) -> Result<Self, Failure> {
+    /// A socket at a port, for the addresses of either kind; for those of the kind of `to` alone, if that is known. At most `batch` datagrams wait
+    /// to be sent.
+    pub(super) fn bind(port: u16, to: Option<SocketAddr>, batch: usize) -> Result<Self, Failure> {
         let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
         let mut fitting = any.into_iter().filter(|ip| to.is_none_or(|to| to.is_ipv4() == ip.is_ipv4()));
         let bind = |ip| UdpSocket::bind((ip, port));
@@ -32,7 +40,7 @@ impl Kernel {
         };
         let socket =
             bound.map_err(|error| Failure::could_not(format!("port {port} cannot be opened: {error}")))?;
-        Ok(Self { socket, idle: Vec::new(), timeout: None })
+        Ok(Self { socket, batch, waiting: Vec::with_capacity(batch), to, idle: Vec::new(), timeout: None })
     }
 
     fn memory(&mut self) -> Box<[u8]> {
@@ -50,26 +58,38 @@ impl End for Kernel {
     }
 
     fn send(&mut self, load: Load, to: SocketAddr) -> Result<(), Failure> {
-        loop {
-            match self.socket.send_to(&load, to) {
-                Ok(_) => break,
-                // There is no room at the moment, or the other side had said that nobody receives.
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => std::thread::yield_now(),
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-                Err(error) => {
-                    return Err(Failure::could_not(format!("nothing can be sent to {to}: {error}")));
-                }
-            }
+        if self.to != Some(to) {
+            self.flush()?;
+            self.to = Some(to);
         }
-        self.recycle(load);
-        Ok(())
+        self.waiting.push(load);
+        if self.waiting.len() >= self.batch { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
+        let Some(to) = self.to else { return Ok(()) };
+        while !self.waiting.is_empty() {
+            let datagrams: Vec<&[u8]> = self.waiting.iter().take(MANY).map(|load| &**load).collect();
+            let gone = match send_many(&self.socket, &datagrams, Some(to)) {
+                Ok(count) => count,
+                // There is no room at the moment, or the other side had said that nobody receives.
+                Err(Errno::NOBUFS) => {
+                    std::thread::yield_now();
+                    0
+                }
+                Err(Errno::CONNREFUSED | Errno::INTR) => 0,
+                Err(errno) => {
+                    return Err(Failure::could_not(format!("nothing can be sent to {to}: {errno}")));
+                }
+            };
+            let gone: Vec<_> = self.waiting.drain(..gone).collect();
+            gone.into_iter().for_each(|load| self.recycle(load));
+        }
         Ok(())
     }
 
     fn receive(&mut self, timeout: Duration) -> Result<Option<Arrival>, Failure> {
+        self.flush()?;
         if self.timeout != Some(timeout) {
             self.socket.set_read_timeout(Some(timeout)).map_err(Failure::could_not)?;
             self.timeout = Some(timeout);

@@ -28,7 +28,7 @@ pub(super) struct Means {
     /// How data is passed between this command and the datagram server, such as copy or "emulated copy".
     #[arg(long, default_value_t = Scheme::EmulatedCopy)]
     scheme: Scheme,
-    /// How many datagrams are under way at a time.
+    /// How many datagrams are under way at a time; with --socket, how many one call sends (sendmmsg), at most 32.
     #[arg(long, value_name = "N", default_value_t = BATCH, value_parser = number::within::<NonZeroUsize>(1..=64))]
     batch: NonZeroUsize,
     /// The kind of pages of the buffers.
@@ -51,7 +51,7 @@ struct Ends {
     /// Ask the datagram server of this name, which genie net serve has started.
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
-    /// Use a UDP socket of the kernel's.
+    /// Use a UDP socket of the kernel's: a call sends a batch, and receives one datagram.
     #[arg(long)]
     socket: bool,
 }
@@ -130,7 +130,7 @@ impl Means {
             ));
         }
         if interface.is_none() && server.is_none() {
-            return Ok(Box::new(Kernel::bind(number, to)?));
+            return Ok(Box::new(Kernel::bind(number, to, self.batch.get())?));
         }
         let genie = self.granule.open()?;
         let mut how = Use { number, scheme: self.scheme, batch: self.batch.get(), longest: LONGEST };

@@ -15,7 +15,7 @@ use super::end::{Arrival, Costs, End, Load};
 use crate::failure::Failure;
 
 /// A port.
-pub(super) struct Port {
+pub(crate) struct Port {
     genie: Interface,
     server: ServerHandle,
     socket: Socket,
@@ -33,15 +33,15 @@ pub(super) struct Port {
 }
 
 /// How a port is used.
-pub(super) struct Use {
-    pub(super) number: u16,
-    pub(super) scheme: Scheme,
-    pub(super) batch: usize,
-    pub(super) longest: usize,
+pub(crate) struct Use {
+    pub(crate) number: u16,
+    pub(crate) scheme: Scheme,
+    pub(crate) batch: usize,
+    pub(crate) longest: usize,
 }
 
 impl Port {
-    pub(super) fn open(
+    pub(crate) fn open(
         genie: Interface,
         server: ServerHandle,
         link: Option<Link>,

@@ -1,19 +1,15 @@
 //! A link, a sender of each kind at one end, and a receiver at the other.
 
 use std::net::UdpSocket;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use genie_net::namespaces::Pair;
 use genie_net::packet::{Between, Hosts};
 use genie_net::raw::{self, Flow, Piece};
-use genie_sys::machine;
-use rustix::net::sockopt;
 
-use super::super::partners::each;
 use super::way::{Interface, Way};
+use crate::datagrams::{self, Arrivals, Calls, beside};
 use crate::error::{Error, Result};
 use crate::probe::Probe;
 
@@ -23,10 +19,6 @@ const PORT: u16 = 7000;
 const BUFFERS: usize = 64;
 /// Where the application's data begins in its own memory: nowhere in particular.
 const OFFSET: usize = 100;
-/// How much the receiver's socket holds.
-const HELD: usize = 64 << 20;
-/// For how long nothing must have come when all was sent, for the rest to be lost.
-const SILENCE: Duration = Duration::from_millis(50);
 /// Of how many datagrams all bytes are compared.
 const VERIFIED: usize = 70;
 
@@ -43,26 +35,6 @@ pub(super) struct Turn {
     pub(super) copied_by_kernel: u64,
 }
 
-/// What the receiver is to do: so many datagrams of a length will come.
-struct Order {
-    /// The upper half of the datagrams' numbers. What is late from another turn does not count.
-    turn: u64,
-    count: usize,
-    len: usize,
-    /// What all bytes behind the number are to be.
-    byte: Option<u8>,
-    all_sent: Arc<AtomicBool>,
-}
-
-/// What has come.
-struct Came {
-    datagrams: usize,
-    /// From the first to the last.
-    time: Duration,
-    /// Whether one had another length, number or byte than it should.
-    is_wrong: bool,
-}
-
 /// Both ends.
 pub(super) struct Stage {
     pair: Pair,
@@ -74,10 +46,9 @@ pub(super) struct Stage {
     /// The data for the socket and for copying, and that which is gathered.
     bytes: Vec<u8>,
     pieces: Vec<Vec<Piece>>,
-    orders: Sender<Order>,
-    came: Receiver<Came>,
+    receiver: datagrams::Socket,
     turns: u64,
-    _probe: Probe,
+    probe: Probe,
 }
 
 impl Stage {
@@ -91,28 +62,23 @@ impl Stage {
             near.namespace.enter(|| raw::Sender::open(&near.interface.name, &options)).map_err(failed)?;
         let probe = Probe::pin()?;
         let receiving = far.namespace.enter(|| UdpSocket::bind((far.v4, 0))).map_err(failed)?;
-        sockopt::set_socket_recv_buffer_size_force(&receiving, HELD).map_err(failed)?;
         let to = receiving.local_addr().map_err(failed)?;
         let socket = near.namespace.enter(|| UdpSocket::bind((near.v4, PORT))).map_err(failed)?;
         socket.connect(to).map_err(failed)?;
         // The kernel asks for the other end's station first.
         receiving.set_read_timeout(Some(Duration::from_secs(5))).map_err(failed)?;
         socket.send(&[]).and_then(|_| receiving.recv(&mut [])).map_err(failed)?;
-        receiving.set_nonblocking(true).map_err(failed)?;
         let flow = |has_checksum| {
             let stations = Between { from: near.interface.station, to: far.interface.station };
             let hosts = Hosts::V4(Between { from: near.v4, to: far.v4 });
             Flow::new(stations, hosts, Between { from: PORT, to: to.port() }, has_checksum).map_err(failed)
         };
         let flows = [flow(true)?, flow(false)?];
-        let (orders, taken) = channel();
-        let (told, came) = channel();
-        let cpu = probe.other().unwrap_or(probe.here());
-        std::thread::spawn(move || receive(&receiving, cpu, &taken, &told));
+        let receiver = datagrams::Socket::new(receiving, Calls::Spinning, len, 0)?;
         let _ = area.split_to(OFFSET);
         let pieces = (0..BUFFERS).map(|_| vec![area.split_to(len)]).collect();
         let bytes = vec![0; len];
-        Ok(Self { pair, socket, sender, flows, len, bytes, pieces, orders, came, turns: 0, _probe: probe })
+        Ok(Self { pair, socket, sender, flows, len, bytes, pieces, receiver, turns: 0, probe })
     }
 
     /// Sends some datagrams, of which the receiver compares all bytes.
@@ -141,23 +107,22 @@ impl Stage {
         let len = self.len;
         // A socket's checksum is the kernel's, which otherwise leaves it to the link.
         self.pair.ends[0].offload_checksums(!way.has_checksum)?;
-        let all_sent = Arc::new(AtomicBool::new(false));
-        let gone = || Error::Peer("the receiver has ended".to_owned());
         self.turns += 1;
-        let turn = self.turns << 32;
-        let order = Order { turn, count, len, byte, all_sent: Arc::clone(&all_sent) };
-        self.orders.send(order).map_err(|_| gone())?;
+        let numbers = self.turns << 32..(self.turns << 32) + count as u64;
+        let mut arrivals = Arrivals::of(numbers.clone(), len, byte);
         let before = self.sender.counters();
-        for number in 0..count {
-            self.send(way, turn | number as u64)?;
-        }
-        self.sender.flush().map_err(failed)?;
-        all_sent.store(true, Ordering::Release);
-        let came = self.came.recv().map_err(|_| gone())?;
-        if came.is_wrong || byte.is_some() && came.datagrams < count {
+        let cpu = self.probe.other().unwrap_or(self.probe.here());
+        let Self { sender, socket, flows, pieces, bytes, receiver, .. } = self;
+        let mut sending = Sending { sender, socket, flows, pieces, bytes };
+        let receiving = |all_sent: &AtomicBool| datagrams::receive(receiver, &mut arrivals, all_sent);
+        beside(cpu, receiving, || {
+            numbers.into_iter().try_for_each(|number| sending.send(way, number))?;
+            sending.sender.flush().map_err(failed)
+        })?;
+        let came = arrivals.count() as usize;
+        if arrivals.is_wrong() || byte.is_some() && came < count {
             let found = format!(
-                "{} of {count} datagrams of {len} bytes have come by {}, or not as they were sent",
-                came.datagrams,
+                "{came} of {count} datagrams of {len} bytes have come by {}, or not as they were sent",
                 way.name()
             );
             return Err(Error::Peer(found));
@@ -165,15 +130,26 @@ impl Stage {
         let after = self.sender.counters();
         let by_socket = if way.interface == Interface::Socket { (count * len) as u64 } else { 0 };
         Ok(Turn {
-            each: each(came.time, came.datagrams.saturating_sub(1)),
-            lost: ((count - came.datagrams) * len) as u64,
+            each: crate::samples::nanoseconds(arrivals.each().unwrap_or_default()),
+            lost: ((count - came) * len) as u64,
             copied: after.copied - before.copied,
             copied_by_kernel: after.copied_by_kernel - before.copied_by_kernel + by_socket,
         })
     }
+}
 
+/// What one thread sends with, while another one receives.
+struct Sending<'s> {
+    sender: &'s mut raw::Sender,
+    socket: &'s UdpSocket,
+    flows: &'s [Flow; 2],
+    pieces: &'s mut Vec<Vec<Piece>>,
+    bytes: &'s mut [u8],
+}
+
+impl Sending<'_> {
     fn send(&mut self, way: Way, number: u64) -> Result<()> {
-        let Self { socket, sender, flows, len, pieces, bytes, .. } = self;
+        let Self { socket, sender, flows, pieces, bytes } = self;
         let flow = &flows[usize::from(!way.has_checksum)];
         let number = number.to_le_bytes();
         let none = || Error::Peer("the link takes no more datagrams".to_owned());
@@ -190,12 +166,12 @@ impl Stage {
             Interface::Mmap => {
                 let mut buffer = sender.buffer().map_err(failed)?.ok_or_else(none)?;
                 buffer[..number.len()].copy_from_slice(&number);
-                sender.send(flow, buffer, *len).map_err(failed)?;
+                sender.send(flow, buffer, bytes.len()).map_err(failed)?;
             }
             Interface::MmapEach => {
                 let mut buffer = sender.buffer_after(BUFFERS / 2).map_err(failed)?.ok_or_else(none)?;
                 buffer.write(0, &number);
-                sender.send(flow, buffer, *len).map_err(failed)?;
+                sender.send(flow, buffer, bytes.len()).map_err(failed)?;
                 sender.flush().map_err(failed)?;
             }
             Interface::Gather => {
@@ -208,40 +184,6 @@ impl Stage {
             }
         }
         Ok(())
-    }
-}
-
-/// Receives what was ordered, until the sender is gone.
-fn receive(socket: &UdpSocket, cpu: usize, orders: &Receiver<Order>, told: &Sender<Came>) {
-    let _pinned = machine::pin_thread(cpu);
-    let mut bytes = vec![0; MTU as usize];
-    while let Ok(Order { turn, count, len, byte, all_sent }) = orders.recv() {
-        let mut came = Came { datagrams: 0, time: Duration::ZERO, is_wrong: false };
-        let (mut first, mut last, mut least) = (None, Instant::now(), 0);
-        while came.datagrams < count {
-            match socket.recv(&mut bytes) {
-                Ok(found) => {
-                    let (number, data) = bytes[..found].split_first_chunk().unwrap_or((&[0xff; 8], &[]));
-                    let number = u64::from_le_bytes(*number).wrapping_sub(turn);
-                    if number >= count as u64 {
-                        continue;
-                    }
-                    last = Instant::now();
-                    first.get_or_insert(last);
-                    came.datagrams += 1;
-                    came.is_wrong |= found != len || number < least;
-                    came.is_wrong |= byte.is_some_and(|byte| data.iter().any(|one| *one != byte));
-                    least = number + 1;
-                }
-                Err(_) if all_sent.load(Ordering::Acquire) && last.elapsed() > SILENCE => break,
-                // Where there is one CPU, the sender needs it.
-                Err(_) => std::thread::yield_now(),
-            }
-        }
-        came.time = first.map_or(Duration::ZERO, |first| last - first);
-        if told.send(came).is_err() {
-            break;
-        }
     }
 }
 
