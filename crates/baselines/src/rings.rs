@@ -16,7 +16,7 @@ use genie_lab::datagrams::{Arrivals, End, rest};
 use genie_lab::error::{Error, Result};
 use genie_sys::Errno;
 use genie_sys::bpf::{Assembly, Attached, Program, Sockets, Verdict, Width};
-use genie_sys::xdp::{CHUNK, Lengths, Part, Socket};
+use genie_sys::xdp::{CHUNK, Lengths, Part, Places, Socket};
 use vm_memory::MmapRegion;
 
 /// How many frames go in a call.
@@ -66,7 +66,7 @@ impl BareRings {
             Lengths { receiving: 2 * RECEIVING as u32, sending: sending.next_power_of_two() as u32 };
         // SAFETY: the memory is mapped, and is unmapped after the socket has gone. The chunks behind the slots are in the fill ring, or
         // were received and not given back yet: `take` looks at those alone.
-        let mut socket = unsafe { Socket::open(start..start + memory.size(), CHUNK as u32, lengths) }?;
+        let mut socket = unsafe { Socket::open(start..start + memory.size(), Places::Multiples, lengths) }?;
         for chunk in 0..RECEIVING {
             socket.fill.push((SLOTS * stride + chunk * CHUNK) as u64);
         }

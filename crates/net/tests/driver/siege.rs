@@ -223,8 +223,8 @@ fn still_there(bpf: &BTreeSet<(u32, u32)>) -> Vec<(u32, u32)> {
         let asked = [number, 0, 0];
         // SAFETY: the kernel loads the three numbers.
         let found = unsafe { libc::syscall(libc::SYS_bpf, command, &raw const asked, size_of_val(&asked)) };
-        // SAFETY: the kernel has made this descriptor just now.
         found >= 0 && {
+            // SAFETY: the kernel has made this descriptor just now.
             drop(unsafe { OwnedFd::from_raw_fd(found as i32) });
             true
         }

@@ -44,9 +44,8 @@ pub(crate) fn spy(place: &Path, own: u8) {
             }
             ["take", len] => {
                 waiting.drain(..).for_each(take);
-                let mut schemes = Scheme::ALL.into_iter().cycle();
                 let mut count = 0;
-                while let Some(scheme) = schemes.next() {
+                for scheme in Scheme::ALL.into_iter().cycle() {
                     let pending = ask(scheme, len.parse().expect("a length"));
                     // Some wait, but on a busy machine the server may have to see them first.
                     if !pending.wait(Duration::from_millis(if count == 0 { 10_000 } else { 20 })) {
