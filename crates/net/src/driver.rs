@@ -5,9 +5,11 @@
 //! of its clients' requests, and shows those that come to a [`Station`](crate::wire::Station). It has no thread that looks for frames:
 //! whoever waits for a reply does. A [`PacketSocket`] works with every interface that has an Ethernet's frames. By AF_XDP ([`Xdp`]) the kernel
 //! stores frames into buffers that can change places with clients' pages ([`Native`]).
+//! A [`Card`] is an adapter with memory of its own, without a device.
 //! A [`Host`] is a datagram server with the best of these that can be had. A [`Front`] has several processes drive one interface.
 //! Trust: frames are anybody's, and so is the memory of rings, as far as the kernel's own part is concerned: no more.
 
+pub mod card;
 mod claims;
 mod error;
 mod front;
@@ -17,9 +19,10 @@ pub(crate) mod link;
 mod native;
 pub mod neighbours;
 mod packet_socket;
-mod rings;
+pub(crate) mod rings;
 mod xdp;
 
+pub use card::Card;
 pub use error::Error;
 pub use front::Front;
 pub use host::{Driver, Host};

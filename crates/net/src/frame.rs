@@ -135,6 +135,16 @@ impl<'f> Frame<'f> {
         len
     }
 
+    /// Shows all bytes to `see`, in place but where the wire has damaged them.
+    pub(crate) fn show<R>(&self, see: impl FnOnce(&Data<'_>) -> R) -> R {
+        if self.flips.is_empty() {
+            return self.with(see);
+        }
+        let mut bytes = vec![0; self.len()];
+        self.read(0, &mut bytes);
+        see(&Data::from(&bytes[..]))
+    }
+
     /// Stores bytes `from` into as many of `into`: the wire's copy.
     ///
     /// # Panics

@@ -4,7 +4,8 @@
 //! How: a [`Wire`] brings frames to a station. There an [`Adapter`] stores each [`Frame`] where its level of support allows, which stands for
 //! the device's DMA and is counted apart from the host's copies, and says where the bytes are ([`Received`]). A server (of
 //! [datagrams](datagram), or of [transfers](transfer)) drives the adapter, and passes the data to its clients. [`packet`] has the headers of
-//! datagrams.
+//! datagrams. [`driver`] has drivers of the kernel's interfaces, and a card without a device; [`streaming`] has data go from one driver to
+//! another.
 //! Source: thesis chapters 6 and 9, table 6.1.
 
 pub mod adapter;
@@ -18,6 +19,7 @@ mod netlink;
 pub mod packet;
 mod rate;
 pub mod raw;
+pub mod streaming;
 pub mod traffic;
 pub mod transfer;
 mod uplink;

@@ -35,7 +35,7 @@ pub struct Generator {
 }
 
 /// What a sink has found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// How many payloads have come, those that were damaged too.
     pub arrived: u64,

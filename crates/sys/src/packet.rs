@@ -181,18 +181,27 @@ impl Packets {
         if len > self.frame_most {
             return Err(Errno::MSGSIZE);
         }
-        let slot = self.going.slot(&self.mapping);
-        // Acquire: pairs with the kernel's barrier before the status; it has read the frame that was here.
-        if slot.status().load(Ordering::Acquire) & (libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING)
-            != 0
-        {
+        if !self.has_room()? {
             return Ok(false);
         }
+        let slot = self.going.slot(&self.mapping);
         slot.fill(len, fill);
         // Release: pairs with the kernel's barrier between the status and the frame.
         slot.status().store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
         self.going.advance();
         Ok(true)
+    }
+
+    /// Whether there is room for a frame.
+    ///
+    /// # Errors
+    /// EBADF: a child made by fork has this from its parent.
+    #[inline]
+    pub fn has_room(&self) -> Result<bool, Errno> {
+        self.own()?;
+        let busy = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
+        // Acquire: pairs with the kernel's barrier before the status; it has read the frame that was here.
+        Ok(self.going.slot(&self.mapping).status().load(Ordering::Acquire) & busy == 0)
     }
 
     /// Has the kernel send what was put.

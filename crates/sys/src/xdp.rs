@@ -308,16 +308,19 @@ impl<T: Copy> Producer<T> {
     /// Whether there is room for `count` more entries.
     #[inline]
     pub fn has_room(&mut self, count: u32) -> bool {
-        let ring = &mut self.0;
-        let room = |other| ring.len.saturating_sub(ring.own.wrapping_sub(other));
-        if room(ring.other) >= count {
-            return true;
-        }
+        self.known_room() >= count || self.room() >= count
+    }
+
+    /// How many more entries there is room for.
+    pub fn room(&mut self) -> u32 {
         // Pairs with the kernel's release of the entries that it has consumed.
-        let other = ring.word(ring.consumer).load(Ordering::Acquire);
-        let has_room = room(other) >= count;
-        ring.other = other;
-        has_room
+        self.0.other = self.0.word(self.0.consumer).load(Ordering::Acquire);
+        self.known_room()
+    }
+
+    /// The same, as this side has seen last.
+    fn known_room(&self) -> u32 {
+        self.0.len.saturating_sub(self.0.own.wrapping_sub(self.0.other))
     }
 
     /// Puts an entry into the ring; false if there is no room. The kernel sees it when it is [published](Producer::publish).

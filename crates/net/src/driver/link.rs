@@ -29,7 +29,7 @@ use genie_sys::lock::{Mutex, MutexGuard};
 use genie_sys::{Condvar, Errno};
 use smallvec::SmallVec;
 
-use super::rings::{Counters, Rings};
+use super::rings::{Counters, Rings, or_later};
 use crate::wire::{Station, TRANSMIT};
 
 /// Has UDP datagrams to a port come: the argument is its number, two bytes, the low one first.
@@ -317,7 +317,7 @@ impl Inner {
                     }
                     Err(errno) => return Err(errno),
                 }
-                again(rings.send())?;
+                or_later(rings.send(), ())?;
                 outcome.done = put;
                 attempts += 1;
                 if attempts > ATTEMPTS {
@@ -325,7 +325,7 @@ impl Inner {
                 }
             }
         }
-        again(rings.send())?;
+        or_later(rings.send(), ())?;
         outcome.done = waiting.len();
         Ok(())
     }
@@ -381,14 +381,6 @@ impl Waiting {
     }
 }
 
-/// Takes the kernel's want of room for no failure.
-fn again(result: Result<(), Errno>) -> Result<(), Errno> {
-    match result {
-        Err(Errno::AGAIN | Errno::NOBUFS | Errno::BUSY | Errno::INTR) => Ok(()),
-        result => result,
-    }
-}
-
 impl Ticker {
     fn attend(&self, link: &Weak<Inner>) {
         let mut idle = 0;
@@ -436,7 +428,7 @@ impl Completer for Link {
     }
 
     fn arm(&self) -> bool {
-        let is_quiet = self.0.rings.try_lock().is_some_and(|rings| !rings.has_frames());
+        let is_quiet = self.0.rings.try_lock().is_some_and(|mut rings| rings.arm() && !rings.has_frames());
         is_quiet && self.0.list.lock().waiting.is_empty()
     }
 

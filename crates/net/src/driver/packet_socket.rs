@@ -78,6 +78,10 @@ impl Rings for PacketSocket {
         Ok(is_put)
     }
 
+    fn room(&mut self) -> Result<usize, Errno> {
+        self.packets.has_room().map(usize::from)
+    }
+
     fn send(&mut self) -> Result<(), Errno> {
         let sent = self.packets.send();
         self.held_up = sent.err().filter(|errno| matches!(*errno, Errno::AGAIN | Errno::NOBUFS));

@@ -35,6 +35,12 @@ pub trait Rings: Send {
     /// The kernel's reason: of a frame that is too long, for example.
     fn put(&mut self, frame: &Data<'_>) -> Result<bool, Errno>;
 
+    /// How many frames of any length can be put now, at least; one at a time where the kernel does not tell.
+    ///
+    /// # Errors
+    /// The kernel's reason: the interface is gone, for example.
+    fn room(&mut self) -> Result<usize, Errno>;
+
     /// Has the kernel send what was put.
     ///
     /// # Errors
@@ -57,9 +63,27 @@ pub trait Rings: Send {
     /// Whether a frame has come, as far as can be known without a system call.
     fn has_frames(&self) -> bool;
 
+    /// Has the descriptor tell of the next frame, or of room, where it does not always; false where there is something to look at already.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    /// Whether nothing will come any more, and nothing is wrong: a file has ended.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// What is readable when a frame has come.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
     /// What has become of the frames so far.
     fn counters(&self) -> Counters;
+}
+
+/// Takes what another one may do later for nothing done yet.
+pub(crate) fn or_later<T>(result: Result<T, Errno>, nothing: T) -> Result<T, Errno> {
+    match result {
+        Err(Errno::AGAIN | Errno::NOBUFS | Errno::BUSY | Errno::INTR) => Ok(nothing),
+        result => result,
+    }
 }

@@ -303,6 +303,15 @@ impl Rings for Xdp {
         Ok(true)
     }
 
+    fn room(&mut self) -> Result<usize, Errno> {
+        self.ensure_own()?;
+        let parts = self.longest.div_ceil(ROOM);
+        if self.idle.len() < parts {
+            self.reclaim();
+        }
+        Ok(self.idle.len().min(self.socket.sending.room() as usize) / parts)
+    }
+
     fn send(&mut self) -> Result<(), Errno> {
         self.ensure_own()?;
         let sent = self.socket.send();

@@ -83,6 +83,10 @@ impl Rings for Far {
         Ok(true)
     }
 
+    fn room(&mut self) -> Result<usize, Errno> {
+        Ok(self.0.room.load(Ordering::Relaxed).saturating_sub(self.0.put.lock().len()))
+    }
+
     fn send(&mut self) -> Result<(), Errno> {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         if let Some(errno) = *self.0.failure.lock() {

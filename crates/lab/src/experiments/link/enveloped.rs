@@ -43,6 +43,10 @@ impl Rings for Enveloped {
         self.rings.put(&all)
     }
 
+    fn room(&mut self) -> Result<usize, Errno> {
+        self.rings.room()
+    }
+
     fn send(&mut self) -> Result<(), Errno> {
         self.rings.send()
     }
