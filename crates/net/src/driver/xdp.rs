@@ -125,8 +125,9 @@ impl Xdp {
             Layout { headroom: shape.data - shape.front, len: shape.front + ROOM, away },
         );
         let memory = pool.addresses().expect("it is a pool of frames");
+        // The kernel shows a frame before it gives back the places of the chunks that it took for it.
         let lengths = Lengths {
-            receiving: receiving.next_power_of_two() as u32,
+            receiving: (2 * receiving).next_power_of_two() as u32,
             sending: sending.next_power_of_two() as u32,
         };
         // SAFETY: the pool's memory is mapped, and stays while its buffers are here. `fill` is the only one to put chunks into the ring; it has
