@@ -108,12 +108,13 @@ pub fn receive(end: &mut dyn End, arrivals: &mut Arrivals, all_sent: &AtomicBool
     let expected = arrivals.numbers.end - arrivals.numbers.start;
     let mut latest = Instant::now();
     while arrivals.count < expected {
-        let before = arrivals.count;
+        // Known before the look: what was sent while this thread had no CPU is still taken.
+        let (before, is_over) = (arrivals.count, all_sent.load(Ordering::Acquire));
         end.take(arrivals)?;
         if arrivals.count > before {
             latest = Instant::now();
             arrivals.times.get_or_insert((latest, arrivals.count, latest)).2 = latest;
-        } else if all_sent.load(Ordering::Acquire) && latest.elapsed() > SILENCE {
+        } else if is_over && latest.elapsed() > SILENCE {
             break;
         } else {
             rest();
