@@ -19,7 +19,7 @@ use genie_sys::Errno;
 use crate::hosts::{self, Level, out, out_at, room, room_at, synced, taken};
 use crate::xdp::{open_in, small};
 
-/// What a test does that takes no longer than the others, or, with `GENIE_DRIVERS_AT_LENGTH` as in `.ci/run`, all that is worth doing.
+/// What a test does that takes no longer than the others, or, with `GENIE_DRIVERS_AT_LENGTH`, all that is worth doing.
 pub(crate) fn at_length<T>(brief: T, all: T) -> T {
     if std::env::var_os("GENIE_DRIVERS_AT_LENGTH").is_some() { all } else { brief }
 }
