@@ -7,6 +7,7 @@
 //! kernel is newer, is passed over.
 //! Limits: a message of 64 KiB, which is more than the kernel makes.
 
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use genie_sys::{Errno, Error, Result};
@@ -94,6 +95,12 @@ impl Netlink {
             rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
         }
         Ok(messages)
+    }
+}
+
+impl fmt::Debug for Netlink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Netlink").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 

@@ -76,6 +76,8 @@ struct Shared {
     neighbours: Neighbours,
     /// Where the front's ends of links are.
     namespace: Namespace,
+    /// Removes links there, also when this process has no descriptors left.
+    removing: Mutex<Netlink>,
     table: Table,
     exits: Exits,
     exit: Exits,
@@ -117,6 +119,7 @@ impl Front {
                 let error = genie_sys::Error::new("find", "an address", Errno::ADDRNOTAVAIL);
                 return Err(error.with_remedy("give the interface one: `ip address add`"));
             }
+            let removing = Mutex::new(namespace.enter(|| Netlink::open(0))?);
             let (table, exits, exit) = (Table::empty()?, Exits::create(256)?, Exits::create(1)?);
             exit.set(EXIT, interface.index)?;
             let attached =
@@ -125,7 +128,8 @@ impl Front {
             let clients = Clients { claims, by_number: BTreeMap::new(), admitted: 0, is_gone: false };
             let (refused, clients) = (Bytes::create(8)?, Mutex::new(clients));
             let maker = Maker::this_process();
-            let shared = Shared { neighbours, namespace, table, exits, exit, refused, clients, maker };
+            let shared =
+                Shared { neighbours, namespace, removing, table, exits, exit, refused, clients, maker };
             let (shared, end) = (Arc::new(shared), Event::new()?);
             let (watched, ended) = (Arc::clone(&shared), end.duplicate()?);
             let watch = Some(thread::spawn(move || watched.watch(changes, &ended)));
@@ -294,9 +298,8 @@ impl Shared {
         drop(clients);
         let mut message = LinkMessage::default();
         message.header.index = link;
-        let delete = || Netlink::open(0)?.ask(RouteNetlinkMessage::DelLink(message), 0, "a link");
         // The kernel may have removed it with the client's namespace.
-        let _ = self.namespace.enter(delete);
+        let _ = self.removing.lock().ask(RouteNetlinkMessage::DelLink(message), 0, "a link");
         Some(attendant)
     }
 

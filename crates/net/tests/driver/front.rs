@@ -15,6 +15,7 @@ use genie_net::driver::interfaces::interface;
 use genie_net::driver::{Driver, Error, Front, Host, Rings};
 use genie_net::namespaces::{End, Namespace, Pair};
 use genie_sys::Errno;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::hosts;
 use crate::udp::{host, kernel, pair};
@@ -295,6 +296,33 @@ fn nothing_is_left_of_a_front_and_its_clients_get_errors() {
     child.kill().unwrap();
     child.wait().unwrap();
     is_clean();
+}
+
+/// Names the interface that the process of the next test is to open.
+const EXHAUSTED: &str = "GENIE_TEST_EXHAUSTED";
+
+/// Regression: to remove a link took a descriptor, and the front waited for ever for what waited at the link.
+#[test]
+fn a_front_ends_when_its_process_has_no_descriptors_left() {
+    let test = "a_front_ends_when_its_process_has_no_descriptors_left";
+    if let Ok(name) = std::env::var(EXHAUSTED) {
+        let front = Front::open(&name).expect("the parent may");
+        let _namespace = front.admit(&PORTS).expect("room");
+        let none = Rlimit { current: Some(0), maximum: Some(0) };
+        setrlimit(Resource::Nofile, none).expect("fewer are allowed");
+        return drop(front);
+    }
+    let _alone = ALONE.lock();
+    let Some(pair) = pair(test, 1500) else { return };
+    let Some(_) = front(test, &pair.ends[1]) else { return };
+    let mut child = process(test, &pair.ends[1].namespace, EXHAUSTED, "genie1");
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() && begun.elapsed() < PATIENCE {
+        std::thread::yield_now();
+    }
+    let ended = child.try_wait().unwrap();
+    child.kill().unwrap();
+    assert!(ended.expect("it ends").success());
 }
 
 #[test]
