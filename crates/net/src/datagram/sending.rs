@@ -163,6 +163,8 @@ impl Datagrams {
                 drop(state);
                 let way = options.find_way(to.ip())?;
                 state = self.0.state.lock();
+                // Meanwhile the client may have closed the port, and another one opened it.
+                state.own(client, port)?;
                 way
             }
         };

@@ -9,9 +9,9 @@ use genie_conformance::machine::skip;
 use genie_conformance::{Buffering, Granules, Guard, Setup, interface};
 use genie_io::{Limits, Out, ServerHandle};
 use genie_net::adapter::Outboard;
-use genie_net::datagram::{Datagrams, Open, Options, Socket};
-use genie_net::driver::Neighbours;
+use genie_net::datagram::{Datagrams, Open, Options, SEND, Socket, send_argument};
 use genie_net::driver::neighbours::{Unreachable, Way, Why};
+use genie_net::driver::{self, Driver, Neighbours};
 use genie_net::namespaces::{End, Pair};
 use genie_net::{Frame, Wire, wire};
 use genie_passing::Thresholds;
@@ -19,6 +19,7 @@ use genie_sys::Errno;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::child::{ExitOutcome, fork_child};
+use crate::hosts;
 
 const ELSEWHERE: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
@@ -268,4 +269,37 @@ fn a_datagram_server_sends_where_the_kernel_would() {
     ip(&b, "link del genie1");
     let error = until(|| send(1).err().map(|failed| failed.error.to_string()));
     assert!(error.contains("interface genie0 is"), "{error}");
+}
+
+/// Regression: the datagram was sent, from what was another client's port by then.
+#[test]
+fn nothing_leaves_by_a_port_that_is_closed_while_the_way_is_looked_for() {
+    let test = "nothing_leaves_by_a_port_that_is_closed_while_the_way_is_looked_for";
+    let Some((Pair { ends: [a, _b] }, _)) = pair(test) else { return };
+    let [genie, other] = [hosts::open(), hosts::open()];
+    let open = || driver::Host::open(&genie, "genie0", Some(Driver::PacketSocket), |_| ());
+    let host = a.namespace.enter(open).expect("a server on the interface");
+    let server = ServerHandle::new(host.datagrams.clone());
+    // On a busy machine the kernel may have given up before it is told.
+    let is_closed_in_time = (100..200).any(|last| {
+        let socket = Socket::open(&genie, &server, &Open::default()).expect("a port");
+        let (port, to) = (socket.port(), IpAddr::from([10, 71, 0, last]));
+        let argument = send_argument(port, Some((to, 9).into()));
+        std::thread::scope(|scope| {
+            let request = genie.request(&server, SEND).argument(&argument).out(Out::copy(b"late"));
+            let sending = scope.spawn(|| request.send());
+            let asked = || std::fs::read_to_string("/proc/thread-self/net/arp").unwrap();
+            until(|| {
+                (sending.is_finished() || a.namespace.enter(asked).contains(&to.to_string())).then_some(())
+            });
+            drop(socket);
+            let _other =
+                Socket::open(&other, &server, &Open { port, ..Open::default() }).expect("it is free");
+            ip(&a, &format!("neighbour replace {to} lladdr 02:00:71:00:00:02 dev genie0"));
+            let failed = sending.join().unwrap().expect_err("the port is not this client's any more");
+            matches!(failed.error, genie_io::Error::Server(error) if error.code == Errno::BADF.raw_os_error())
+        })
+    });
+    assert!(is_closed_in_time, "it was always too late");
+    assert_eq!(host.datagrams.counters().sent, 0);
 }
