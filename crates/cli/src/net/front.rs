@@ -1,8 +1,12 @@
 //! `genie net front`: several commands behind one interface, each for ports of its own.
 
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
+use std::sync::Arc;
 
 use genie::net::driver::Front;
+use genie_sys::lock::Mutex;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::Failure;
 use crate::signals;
@@ -12,7 +16,7 @@ use crate::signals;
 /// Each command runs in a network of its own, where it finds the interface under its name, and needs no more capabilities than without a
 /// front. The kernel brings datagrams to the command that has their port, into memory that no other command sees; everything else on the
 /// interface stays the kernel's. A command's ports are free when it has ended, and all that it has started. The front ends when all
-/// commands have; when it is killed, they find that the interface has gone.
+/// commands have. When it is interrupted or terminated, it terminates them; when it is killed, they find that the interface has gone.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The interface.
@@ -43,14 +47,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let front = Front::open(&args.interface).map_err(Failure::could_not)?;
     let admit = |client: &Client| front.admit(&client.ports).map_err(Failure::could_not);
     let namespaces = args.clients.iter().map(admit).collect::<Result<Vec<_>, _>>()?;
-    // The commands are interrupted, too, and end in peace.
-    signals::on_first(|| ())?;
-    let mut running = Vec::new();
+    let (groups, mut running) = (Arc::new(Mutex::new(Vec::new())), Vec::new());
+    let to_end = Arc::clone(&groups);
+    signals::on_first(move || {
+        for group in to_end.lock().iter() {
+            // One that has ended already is not there.
+            let _ = kill_process_group(*group, Signal::TERM);
+        }
+    })?;
     // The namespace is the command's alone from here on: it goes when that ends.
     for (Client { ports, command }, namespace) in args.clients.iter().zip(namespaces) {
-        let child = namespace.enter(|| Command::new("sh").args(["-c", command]).spawn());
+        let child = namespace.enter(|| Command::new("sh").args(["-c", command]).process_group(0).spawn());
         let child =
             child.map_err(|error| Failure::could_not(format!("{command:?} cannot be run: {error}")))?;
+        groups.lock().push(Pid::from_child(&child));
         eprintln!("genie: datagrams of {} to {ports:?} go to {command:?}", args.interface);
         running.push((command, child));
     }
@@ -58,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for (command, mut child) in running {
         let ended = child.wait().map_or_else(
             |error| error.to_string(),
-            |status| match status.success() {
+            |status| match status.success() || status.signal() == Some(Signal::TERM.as_raw()) {
                 true => String::new(),
                 false => status.to_string(),
             },

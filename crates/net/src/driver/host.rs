@@ -59,7 +59,8 @@ struct Driven {
 
 impl Host {
     /// Opens a server on an interface of this thread's network namespace: by the driver that is asked for, or by AF_XDP where that can be
-    /// had, and else by a packet socket. `adjust` changes the options that follow from the interface.
+    /// had, and else by a packet socket. `adjust` changes the options that follow from the interface. An MTU that is longer than the
+    /// interface's counts for no more.
     ///
     /// # Errors
     /// See [`Error`]. Where a right is missing, it is named.
@@ -81,6 +82,7 @@ impl Host {
         let Driven { driver, link, adapter, how } = driven?;
         let mut options = Options::on(kernel);
         adjust(&mut options);
+        options.mtu = options.mtu.min(interface.mtu as usize);
         let datagrams = Datagrams::new(genie.clone(), adapter, options);
         datagrams.attach_link(&link).expect("nobody has the link or the datagram server yet");
         Ok(Self { datagrams, link, interface, driver, how })

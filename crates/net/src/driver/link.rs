@@ -232,7 +232,13 @@ impl Link {
         let port = <[u8; 2]>::try_from(request.argument()).map(u16::from_le_bytes);
         let result = match port {
             Ok(port) => self.0.rings.lock().claim(port, is_ours).map_err(|errno| {
-                let message = format!("{} has no datagrams for port {port}: {errno}", self.0.interface);
+                let why = match errno {
+                    Errno::ADDRINUSE => {
+                        "a socket of the kernel's, or another program, has it; see `ss -ulpn`".to_owned()
+                    }
+                    errno => errno.to_string(),
+                };
+                let message = format!("{} has no datagrams for port {port}: {why}", self.0.interface);
                 ServerError { code: errno.raw_os_error(), message }
             }),
             Err(_) => Err(ServerError::misuse("the argument is a port's number, two bytes")),
