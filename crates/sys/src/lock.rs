@@ -7,9 +7,9 @@
 
 use std::sync::{PoisonError, TryLockError};
 
-use super::fork::Maker;
 use super::raw;
 pub use super::raw::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+use crate::fork::Maker;
 
 /// [`std::sync::Mutex`] without poison.
 #[derive(Debug, Default)]
