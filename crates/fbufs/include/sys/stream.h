@@ -274,9 +274,9 @@ struct streamtab {
     struct qinit *st_rdinit;
     // Of the write queue.
     struct qinit *st_wrinit;
-    // Of a multiplexor's lower read queue, of which there are none here.
+    // The lower read queue of a multiplexor. There are no multiplexors here.
     struct qinit *st_muxrinit;
-    // Of a multiplexor's lower write queue.
+    // The lower write queue of a multiplexor.
     struct qinit *st_muxwinit;
 };
 

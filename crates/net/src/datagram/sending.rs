@@ -1,6 +1,5 @@
 //! Sending: a header, and a fragment of the client's output, in one request to the wire.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use genie_io::{ClientId, Incoming, Out, Pending, ServerError};
@@ -22,12 +21,11 @@ const COST: Duration = Duration::from_micros(5);
 
 /// One of the datagrams that a client may have on the wire.
 struct Sending {
-    server: Datagrams,
+    /// None when the link has it, and says what becomes of it.
+    server: Option<Datagrams>,
     client: ClientId,
     port: u16,
     is_sent: bool,
-    /// The link has it now, and says what becomes of it.
-    is_left: bool,
 }
 
 /// A datagram as it is sent: its headers, and data that is sent instead of the client's output.
@@ -44,9 +42,10 @@ impl Datagrams {
             Ok(framed) => framed,
             Err(error) => return request.reply(Err(error)),
         };
-        if let Some(link) = self.0.uplink.link() {
-            sending.is_left = true;
-            let (origin, port) = (Arc::clone(&self.0) as Arc<dyn Origin>, sending.port);
+        if let Some(link) = self.0.uplink.link()
+            && let Some(Datagrams(origin)) = sending.server.take()
+        {
+            let port = sending.port;
             return link.send(request, Headed { head: framed.head, copy: framed.copy, origin, port });
         }
         match self.transmit(&mut request, framed, &sending) {
@@ -189,20 +188,22 @@ impl Datagrams {
         usage.sending += 1;
         let ports = Between { from: port, to: to.port() };
         let header = Header { stations, hosts, ports, len: len as u16, checksum: 0 };
-        Ok((header, Sending { server: self.clone(), client, port, is_sent: false, is_left: false }))
+        Ok((header, Sending { server: Some(self.clone()), client, port, is_sent: false }))
     }
 }
 
 impl Sending {
     fn count(&self, count: impl Fn(&mut Counters)) {
-        self.server.0.state.lock().count(self.port, count);
+        if let Some(Datagrams(server)) = &self.server {
+            server.state.lock().count(self.port, count);
+        }
     }
 }
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        if !self.is_left {
-            self.server.0.state.lock().has_sent(self.client, self.port, self.is_sent);
+        if let Some(Datagrams(server)) = &self.server {
+            server.state.lock().has_sent(self.client, self.port, self.is_sent);
         }
     }
 }

@@ -11,6 +11,8 @@
 //!   a client that waits -+-> rings: take -> Station::arrive (32 frames) -> the list again
 //! ```
 //!
+//! A server over the link in this process makes no requests of it: it leaves its own clients' requests, with headers, in the list
+//! ([`Origin`]), and replies to them when they were sent.
 //! Invariants: clients are replied to without the rings' lock. A station that sends while a frame is shown to it has its frames in
 //! the list: no thread waits for the lock. A thread that finds the lock taken leaves the list to the thread that has it, which looks at the
 //! list once more.
@@ -104,7 +106,7 @@ pub(crate) struct Headed {
     pub(crate) head: SmallVec<[u8; 62]>,
     /// Data that is sent instead of the output.
     pub(crate) copy: Option<Buffer>,
-    /// Who replies to the request.
+    /// The server that replies to the request.
     pub(crate) origin: Arc<dyn Origin>,
     /// By which the origin knows the frame.
     pub(crate) port: u16,
@@ -182,9 +184,9 @@ impl Link {
         let inner = &self.0;
         let now = Instant::now();
         let mut list = inner.list.lock();
-        let refused = match waiting.frame() {
+        let refused = match waiting.data() {
             Err(error) => Some(ServerError::from(error)),
-            // Whoever has aborted it did not find it in the list.
+            // The abort came before the request was in the list.
             Ok(_) if waiting.request.is_aborted() => Some(Error::Aborted.into()),
             Ok(_) if list.waiting.len() >= inner.options.waiting => {
                 let message =
@@ -366,14 +368,20 @@ impl Inner {
 }
 
 impl Waiting {
-    fn frame(&self) -> Result<Data<'_>, Error> {
-        let Some(Headed { head, copy, .. }) = &self.headed else { return self.request.output(0) };
-        let mut frame = Data::from(&head[..]);
-        match copy {
-            Some(copy) => frame.append(copy[..].into()),
-            None if self.request.is_empty() => {}
-            None => frame.append(self.request.output(0)?),
+    /// What is behind the headers.
+    fn data(&self) -> Result<Data<'_>, Error> {
+        match &self.headed {
+            Some(Headed { copy: Some(copy), .. }) => Ok(copy[..].into()),
+            Some(_) if self.request.is_empty() => Ok(Data::default()),
+            _ => self.request.output(0),
         }
+    }
+
+    fn frame(&self) -> Result<Data<'_>, Error> {
+        let data = self.data()?;
+        let Some(Headed { head, .. }) = &self.headed else { return Ok(data) };
+        let mut frame = Data::from(&head[..]);
+        frame.append(data);
         Ok(frame)
     }
 

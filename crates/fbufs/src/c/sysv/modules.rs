@@ -93,9 +93,9 @@ pub struct streamtab {
     pub st_rdinit: *mut qinit,
     /// Of the write queue.
     pub st_wrinit: *mut qinit,
-    /// Of a multiplexor's lower read queue, of which there are none here.
+    /// The lower read queue of a multiplexor. There are no multiplexors here.
     pub st_muxrinit: *mut qinit,
-    /// Of a multiplexor's lower write queue.
+    /// The lower write queue of a multiplexor.
     pub st_muxwinit: *mut qinit,
 }
 

@@ -247,7 +247,7 @@ unsafe fn remove(head: *mut queue_t, is_open: bool) {
         if let Some(close) = (*(*read).q_qinfo).qi_qclose.filter(|_| is_open) {
             close(read, BOTH, null_mut());
         }
-        // Whoever waits for room in them is enabled.
+        // This enables the queues that wait for room in them.
         fbufs_flushq(read, FLUSHALL);
         fbufs_flushq(write, FLUSHALL);
         let below = (*write).q_next;

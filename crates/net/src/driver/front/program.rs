@@ -7,7 +7,7 @@ use genie_sys::Result;
 use genie_sys::bpf::{Assembly, Bytes, Condition, Exits, Program, Verdict, Width};
 
 use crate::driver::interfaces::Interface;
-use crate::driver::xdp::program::{FRAME, REDIRECT, Side, VALUE, look, network, require};
+use crate::driver::xdp::program::{FRAME, REDIRECT, Side, VALUE, end, look, network, require};
 
 const PORTS: u32 = 1 << 16;
 /// A client sends by the only exit that there is.
@@ -43,9 +43,7 @@ pub(super) fn inward(hosts: &[IpAddr], table: &Table, exits: &Exits) -> Result<P
     code.set(3, Verdict::Pass as i32);
     code.call(REDIRECT);
     code.exit();
-    code.place(pass);
-    code.set(0, Verdict::Pass as i32);
-    code.exit();
+    end(&mut code, pass, Verdict::Pass);
     // The kernel refuses the exits of a program for frames in several buffers to any other one, so all are such programs.
     Program::load(&code.finish(), true)
 }
@@ -95,12 +93,8 @@ pub(super) fn outward(
     code.load_bytes(1, refused);
     code.set(2, 1);
     code.count(1, 2);
-    code.place(drop);
-    code.set(0, Verdict::Drop as i32);
-    code.exit();
-    code.place(pass);
-    code.set(0, Verdict::Pass as i32);
-    code.exit();
+    end(&mut code, drop, Verdict::Drop);
+    end(&mut code, pass, Verdict::Pass);
     Program::load(&code.finish(), true)
 }
 

@@ -79,13 +79,9 @@ pub(super) fn load(
     code.set(3, Verdict::Pass as i32);
     code.call(REDIRECT);
     code.exit();
-    code.place(pass);
-    code.set(0, Verdict::Pass as i32);
-    code.exit();
+    end(&mut code, pass, Verdict::Pass);
     if splits.is_some() {
-        code.place(drop);
-        code.set(0, Verdict::Drop as i32);
-        code.exit();
+        end(&mut code, drop, Verdict::Drop);
     }
     Program::load(&code.finish(), frags)
 }
@@ -199,6 +195,13 @@ fn split(code: &mut Assembly, queue: u32, pass: Label, drop: Label) {
     code.jump_if_greater(VALUE, FRAME, drop);
     code.store(1, HEADERS);
     code.place(whole);
+}
+
+/// Where what goes on to `at` ends, with this verdict.
+pub(crate) fn end(code: &mut Assembly, at: Label, verdict: Verdict) {
+    code.place(at);
+    code.set(0, verdict as i32);
+    code.exit();
 }
 
 /// Two bytes, as they are loaded from a header.
