@@ -157,10 +157,7 @@ impl ClientChannel {
     }
 
     fn say(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Ending> {
-        match answer(&self.socket, message, descriptors) {
-            true => Ok(()),
-            false => Err(Ending::new(Reason::Silent, "the client does not read its control socket")),
-        }
+        answer(&self.socket, message, descriptors, "the client does not read its control socket")
     }
 }
 
@@ -171,14 +168,29 @@ pub(super) fn checked_lifeline(descriptor: OwnedFd) -> Result<OwnedFd, Ending> {
     Ok(socket.into())
 }
 
-/// Sends a message without waiting for room; returns whether it was sent.
-pub(super) fn answer(socket: &Socket, message: &Message, descriptors: &[BorrowedFd<'_>]) -> bool {
-    let Ok(bytes) = message.encode() else { return false };
-    socket.try_send(&bytes, descriptors).unwrap_or(false)
+/// Sends a message without waiting for room. The ending is what keeps it from being sent: a client that reads nothing, as
+/// `silent` says, or this process's own limit, where its user's processes have sent too many descriptors that are unread.
+pub(super) fn answer(
+    socket: &Socket,
+    message: &Message,
+    descriptors: &[BorrowedFd<'_>],
+    silent: &str,
+) -> Result<(), Ending> {
+    let bytes = message.encode().map_err(|wrong| Ending::new(Reason::Malformed, wrong))?;
+    match socket.try_send(&bytes, descriptors) {
+        Ok(true) => Ok(()),
+        Err(error) if error.errno == Errno::TOOMANYREFS => Err(Ending::exhausted(error)),
+        Ok(false) | Err(_) => Err(Ending::new(Reason::Silent, silent)),
+    }
+}
+
+/// Sends what a client may miss that reads nothing.
+pub(super) fn tell(socket: &Socket, message: &Message) {
+    let _ = answer(socket, message, &[], "");
 }
 
 pub(super) fn refuse(socket: &Socket, ending: Ending) {
-    answer(socket, &Message::Refused(ending), &[]);
+    tell(socket, &Message::Refused(ending));
 }
 
 #[cfg(test)]

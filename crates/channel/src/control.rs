@@ -22,7 +22,7 @@ use genie_sys::socket::{Received, Socket};
 use genie_sys::{GranuleKind, cgroup, machine};
 
 use super::arenas::{ArenaView, Arenas};
-use super::client_channel::{ClientChannel, answer, checked_lifeline, refuse};
+use super::client_channel::{ClientChannel, answer, checked_lifeline, refuse, tell};
 use super::client_ring::ClientRing;
 use super::directory::Claim;
 use super::evictions::Departure;
@@ -269,8 +269,8 @@ impl Control {
         let greeted = match message {
             Ok(Message::Query(())) => {
                 let (status, traffic) = self.shared.status();
-                answer(&socket, &Message::Status(status), &[]);
-                answer(&socket, &Message::Traffic(traffic), &[]);
+                tell(&socket, &Message::Status(status));
+                tell(&socket, &Message::Traffic(traffic));
                 return;
             }
             Ok(Message::Hello(hello)) => self.welcome(&hello, &socket, received),
@@ -388,9 +388,7 @@ impl Control {
         let welcome = shared.welcome(limits, trust, lens);
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![rings.as_fd(), theirs.as_fd()];
         descriptors.extend(lent.iter().map(AsFd::as_fd));
-        if !answer(socket, &Message::Welcome(welcome), &descriptors) {
-            return Err(Ending::new(Reason::Silent, "the client does not take its welcome"));
-        }
+        answer(socket, &Message::Welcome(welcome), &descriptors, "the client does not take its welcome")?;
         shared.sessions.lock().push(Arc::clone(&session));
         telemetry::arrived(&shared.name, session.client());
         let departure = Departure::new(&shared.server, &session);
@@ -498,7 +496,7 @@ impl Control {
     fn end(&mut self, token: u64, ending: Ending) {
         let Some(channel) = self.channels.remove(&token) else { return };
         let _ = self.poller.remove(&channel.socket);
-        answer(&channel.socket, &Message::Goodbye(ending), &[]);
+        tell(&channel.socket, &Message::Goodbye(ending));
         channel.socket.hang_up();
         // What the client has sent meanwhile is read and dropped: otherwise the kernel resets the connection, and the client
         // never reads why the channel has ended. After the hang-up no more can come.
