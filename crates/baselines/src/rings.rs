@@ -22,7 +22,7 @@ use vm_memory::MmapRegion;
 /// How many frames go in a call.
 const BATCH: u64 = 32;
 /// How many chunks frames come into, and how many slots there are for frames to be sent: as many as Genie's driver has by default.
-const RECEIVING: usize = 2048;
+const RECEIVING: usize = 1024;
 const SLOTS: usize = 128;
 /// The longest MTU whose frames are in one chunk, for each driver.
 const MTU_WHOLE: u32 = 3506;

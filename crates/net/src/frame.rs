@@ -40,12 +40,13 @@ enum Bytes<'f> {
     Stored(&'f Buffers),
 }
 
-/// Whole buffers, and which part of each has bytes of a frame.
-type Parts = SmallVec<[(Overlay, Range<usize>); 1]>;
+/// Whole buffers, which part of each has bytes of a frame, and these: to look for them in the buffer takes longer than to read a short frame.
+type Parts = SmallVec<[(Overlay, Range<usize>, Data<'static>); 1]>;
 
 /// The buffers of the host in which a device has stored a frame: each whole, and which part of it has the frame's bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
+    /// The bytes of each are shown only while it is borrowed here.
     parts: RefCell<Parts>,
     /// Whether an adapter may take them.
     may_leave: Cell<bool>,
@@ -94,7 +95,7 @@ impl<'f> Frame<'f> {
         match &self.bytes {
             Bytes::Stored(buffers) if buffers.may_leave.get() => {
                 let mut behind = self.behind;
-                let narrowed = |(whole, part): (Overlay, Range<usize>)| {
+                let narrowed = |(whole, part, _): (Overlay, Range<usize>, _)| {
                     let start = part.start + behind.min(part.len());
                     behind -= start - part.start;
                     whole.part(start..part.end)
@@ -114,7 +115,7 @@ impl<'f> Frame<'f> {
     pub fn len(&self) -> usize {
         let len = match &self.bytes {
             Bytes::Sent(bytes) => bytes.len(),
-            Bytes::Stored(buffers) => buffers.parts.borrow().iter().map(|(_, part)| part.len()).sum(),
+            Bytes::Stored(buffers) => buffers.parts.borrow().iter().map(|(_, part, _)| part.len()).sum(),
         };
         // The buffers may have been taken.
         len.saturating_sub(self.behind)
@@ -222,10 +223,11 @@ impl<'f> Frame<'f> {
             Bytes::Sent(bytes) => see(bytes),
             Bytes::Stored(buffers) => {
                 let parts = buffers.parts.borrow();
+                if let [(.., all)] = &parts[..] {
+                    return see(all);
+                }
                 let mut all = Data::default();
-                parts
-                    .iter()
-                    .for_each(|(whole, part)| all.append(whole.data().part(part.clone()).into_data()));
+                parts.iter().for_each(|(.., bytes)| all.append(bytes.clone()));
                 see(&all)
             }
         }
@@ -245,14 +247,14 @@ impl<'f> Frame<'f> {
 }
 
 impl Buffers {
-    /// Adds the buffer that holds the next bytes, and says which part of it has these.
-    pub(crate) fn push(&self, whole: Overlay, part: Range<usize>) {
-        self.parts.borrow_mut().push((whole, part));
+    /// Adds the buffer that holds the next bytes, and says which part of it has these: `bytes`, which stay where they are while it is whole.
+    pub(crate) fn push(&self, whole: Overlay, part: Range<usize>, bytes: Data<'static>) {
+        self.parts.borrow_mut().push((whole, part, bytes));
     }
 
-    /// Takes a buffer back, whole, that no adapter has taken.
-    pub(crate) fn pop(&self) -> Option<Overlay> {
-        self.parts.borrow_mut().pop().map(|(whole, _)| whole)
+    /// Takes a buffer back, whole, that no adapter has taken, with the frame's bytes.
+    pub(crate) fn pop(&self) -> Option<(Overlay, Data<'static>)> {
+        self.parts.borrow_mut().pop().map(|(whole, _, bytes)| (whole, bytes))
     }
 
     /// Says whether an adapter may take the frame's buffers.
@@ -276,6 +278,7 @@ impl Tally {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code, reason = "says of an overlay buffer's bytes that they stay")]
 mod tests {
     use genie_conformance::{Guard, Setup};
     use genie_memory::GranuleKind;
@@ -348,7 +351,9 @@ mod tests {
                 let overlay = overlays.allocate().expect("a buffer");
                 let bytes: Vec<u8> = (first..).take(part.len()).collect();
                 overlay.data().part(part.clone()).copy_from(&bytes);
-                buffers.push(overlay, part);
+                // SAFETY: they stay while the buffer does, which goes with them.
+                let bytes = unsafe { Data::new(overlay.data().part(part.clone()).segments().clone()) };
+                buffers.push(overlay, part, bytes);
             }
             buffers.let_leave(true);
             let frame = Frame::in_buffers(&buffers).behind(header);

@@ -22,16 +22,17 @@ pub(super) mod program;
 mod queue;
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use genie_memory::{Data, Space};
+use genie_memory::{Data, DataMut, Segments, Space};
 use genie_passing::{Layout, Overlay, Overlays};
 use genie_sys::bpf::{Attached, Sockets};
 use genie_sys::fork::Maker;
 use genie_sys::xdp::{CHUNK, HEADROOM, Lengths, Part, Places, Socket};
-use genie_sys::{Errno, bpf};
+use genie_sys::{Errno, Span, bpf};
 
 use super::claims::Claims;
 use super::interfaces::interface;
@@ -76,6 +77,8 @@ pub struct Xdp {
     claims: Claims,
     socket: Socket,
     pool: Overlays,
+    /// Where the object begins.
+    start: usize,
     shape: Shape,
     /// The buffers in the ring for frames that will come, and those for sending, by their place in the object.
     chunks: Box<[Option<Overlay>]>,
@@ -130,6 +133,7 @@ impl Xdp {
             receiving: (2 * receiving).next_power_of_two() as u32,
             sending: sending.next_power_of_two() as u32,
         };
+        let start = memory.start;
         // SAFETY: the pool's memory is mapped, and stays while its buffers are here. `fill` is the only one to put chunks into the ring; it has
         // their buffers, whole, and keeps each until the chunk was received. In a child made by fork no method uses the rings.
         let socket = unsafe { Socket::open(memory, places, lengths) }.map_err(failed)?;
@@ -150,6 +154,7 @@ impl Xdp {
             socket,
             chunks: (0..receiving + sending).map(|_| None).collect(),
             pool,
+            start,
             shape,
             idle: Vec::with_capacity(sending),
             filled: 0,
@@ -169,6 +174,11 @@ impl Xdp {
         for _ in 0..sending {
             let overlay = xdp.pool.allocate().expect("no buffer is out yet");
             let chunk = xdp.chunk_of(&overlay);
+            debug_assert_eq!(
+                overlay.data().segments()[..],
+                [xdp.span(chunk, 0..overlay.len())],
+                "it is at its place"
+            );
             xdp.idle.push(chunk as u32);
             xdp.chunks[chunk] = Some(overlay);
         }
@@ -196,13 +206,13 @@ impl Xdp {
         while self.filled < self.receiving
             && let Some(overlay) = self.pool.allocate()
         {
-            self.fill(overlay);
+            let chunk = self.chunk_of(&overlay);
+            self.fill(overlay, chunk);
         }
         self.show_filled();
     }
 
-    fn fill(&mut self, overlay: Overlay) {
-        let chunk = self.chunk_of(&overlay);
+    fn fill(&mut self, overlay: Overlay, chunk: usize) {
         self.chunks[chunk] = Some(overlay);
         let has_room = self.socket.fill.push((chunk * self.shape.stride + self.shape.data - HEADROOM) as u64);
         debug_assert!(has_room, "the ring has room for all buffers");
@@ -223,6 +233,13 @@ impl Xdp {
         overlay.place().expect("buffers of the pool are frames") / self.shape.stride
     }
 
+    /// Bytes of an overlay buffer that is here, whole: it is where its place in the object is mapped.
+    fn span(&self, chunk: usize, bytes: Range<usize>) -> Span {
+        let Shape { stride, data, front } = self.shape;
+        let at = self.start + chunk * stride + data - front + bytes.start;
+        Span::new(std::ptr::with_exposed_provenance_mut(at), bytes.len())
+    }
+
     /// Takes the next frame out of the ring, if all of it has come.
     fn receive(&mut self) -> bool {
         while let Some(Part { at, len, goes_on }) = self.socket.received.pop().map(Part::from) {
@@ -233,7 +250,10 @@ impl Xdp {
             let overlay = self.chunks.get_mut(at / stride).and_then(Option::take);
             if let (Some(overlay), Some(start)) = (overlay, start) {
                 let headers = if front > 0 { take_headers(&overlay) } else { 0 };
-                self.frame.push(overlay, front + start - headers..front + start + len);
+                let part = front + start - headers..front + start + len;
+                let bytes = Segments::from_iter([self.span(at / stride, part.clone())]);
+                // SAFETY: the buffer is whole, and stays so while it is in `frame`; so its bytes stay mapped. No others are shown.
+                self.frame.push(overlay, part, unsafe { Data::new(bytes) });
             }
             if !goes_on {
                 return true;
@@ -244,8 +264,9 @@ impl Xdp {
 
     /// Puts the buffers of a frame that nobody has taken into the ring again.
     fn keep_frame(&mut self) {
-        while let Some(overlay) = self.frame.pop() {
-            self.fill(overlay);
+        while let Some((overlay, bytes)) = self.frame.pop() {
+            let chunk = (bytes.segments()[0].addr() - self.start) / self.shape.stride;
+            self.fill(overlay, chunk);
         }
     }
 
@@ -293,9 +314,11 @@ impl Rings for Xdp {
         for from in (0..len).step_by(ROOM) {
             let here = ROOM.min(len - from);
             let Some(chunk) = self.idle.pop() else { break };
-            let Some(overlay) = &self.chunks[chunk as usize] else { break };
             let Shape { stride, data, front } = self.shape;
-            overlay.data().part(front..front + here).copy_data(&frame.part(from..from + here));
+            let Some(_) = &self.chunks[chunk as usize] else { break };
+            let bytes = Segments::from_iter([self.span(chunk as usize, front..front + here)]);
+            // SAFETY: the buffer is here, whole, and the kernel has given it back; no Rust reference points there.
+            unsafe { DataMut::new(bytes) }.copy_data(&frame.part(from..from + here));
             let at = chunk as usize * stride + data;
             self.socket.sending.push(Part { at, len: here, goes_on: from + here < len });
         }

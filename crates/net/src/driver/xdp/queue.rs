@@ -9,7 +9,7 @@ use genie_sys::bpf::Mode;
 pub struct Queue {
     /// Its number.
     pub number: u32,
-    /// How many pages frames come into.
+    /// How many pages frames come into: more hold a longer burst, fewer stay in the CPU's cache.
     pub receiving: usize,
     /// How many pages there are for sending.
     pub sending: usize,
@@ -26,7 +26,7 @@ pub struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { number: 0, receiving: 2048, sending: 512, reserve: 256, away: 1024, mode: None, splits: false }
+        Self { number: 0, receiving: 1024, sending: 512, reserve: 256, away: 1024, mode: None, splits: false }
     }
 }
 
