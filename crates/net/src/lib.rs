@@ -5,7 +5,7 @@
 //! the device's DMA and is counted apart from the host's copies, and says where the bytes are ([`Received`]). A server (of
 //! [datagrams](datagram), or of [transfers](transfer)) drives the adapter, and passes the data to its clients. [`packet`] has the headers of
 //! datagrams. [`driver`] has drivers of the kernel's interfaces, and a card without a device; [`streaming`] has data go from one driver to
-//! another.
+//! another, and a [`network`] allocates the buffers that applications send and receive.
 //! Source: thesis chapters 6 and 9, table 6.1.
 
 pub mod adapter;
@@ -16,6 +16,7 @@ pub mod driver;
 mod frame;
 pub mod namespaces;
 mod netlink;
+pub mod network;
 pub mod packet;
 mod rate;
 pub mod raw;

@@ -22,15 +22,16 @@
 //! cached, and the processors are those of the host.
 
 mod device;
-mod memory;
-mod words;
+pub(crate) mod memory;
+pub(crate) mod words;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use genie_memory::{Data, Object};
+use genie_memory::{Data, DataMut, Object};
 use genie_ring::{Bells, Ends, Mode, Record, Side};
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
@@ -40,6 +41,7 @@ use genie_sys::{Errno, Error, Result};
 
 use super::{Counters, Rings};
 use crate::Frame;
+use crate::checksum::{Checksum, Sum};
 use device::failed;
 use memory::Memory;
 use words::{BUFFER, CAME, Command, FIFOS, GIVE, HELLO, POOL, SENT, TRANSMIT, parse, words};
@@ -53,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The host's side of a card. Dropping it ends the device, if no [`Control`] is left.
 #[derive(Debug)]
 pub struct Card {
-    memory: Memory,
+    memory: Arc<Memory>,
     ends: Ends,
     control: Arc<Shared>,
     /// Buffers for transmission that are here.
@@ -99,7 +101,7 @@ impl Card {
         let bells = Bells::end(Event::try_from_descriptor(bell)?);
         let maker = Maker::this_process();
         let mut card = Self {
-            memory: Memory::map(&memory)?,
+            memory: Arc::new(Memory::map(&memory)?),
             ends: Ends::attach(&fifos, FIFOS, Side::Client, bells).map_err(failed)?,
             control: Arc::new(Shared { socket: control, asking: Mutex::default(), maker }),
             idle: (0..POOL).collect(),
@@ -119,6 +121,62 @@ impl Card {
     /// What tells its device what to do.
     pub fn control(&self) -> Control {
         Control(Arc::clone(&self.control))
+    }
+
+    /// Its memory, in which hosts that copy nothing work.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// Takes a buffer for transmission, if one is here. It is the host's until it is committed, or is not needed.
+    pub(crate) fn reserve(&mut self) -> std::result::Result<Option<u32>, Errno> {
+        self.room().map(|_| self.idle.pop())
+    }
+
+    /// Takes back a buffer that was reserved, and not committed.
+    pub(crate) fn unreserve(&mut self, buffer: u32) {
+        self.idle.push(buffer);
+    }
+
+    /// Has the card send what is in a reserved buffer.
+    pub(crate) fn commit(&mut self, buffer: u32, len: usize) -> std::result::Result<(), Errno> {
+        self.counters.sent += 1;
+        self.is_away[buffer as usize] = true;
+        self.tell(TRANSMIT, buffer, len);
+        self.ensure_own()
+    }
+
+    /// Takes the next frame that has come: its buffer, and its length. The buffer is the host's until it is released.
+    pub(crate) fn keep(&mut self) -> std::result::Result<Option<(u32, usize)>, Errno> {
+        if self.came.is_empty() {
+            self.ends.consumer.disarm();
+            self.reap()?;
+        }
+        self.ensure_own()?;
+        let kept = self.came.pop_front();
+        self.counters.received += u64::from(kept.is_some());
+        self.counters.received_bytes += kept.map_or(0, |(_, len)| len as u64);
+        Ok(kept)
+    }
+
+    /// Lets the card have buffers that were kept.
+    pub(crate) fn release(&mut self, buffers: impl IntoIterator<Item = u32>) {
+        buffers.into_iter().for_each(|buffer| self.give(buffer));
+        self.ends.producer.ring_bell();
+    }
+
+    /// Puts a frame, which `copy` copies into the card's memory.
+    fn put_by(
+        &mut self,
+        len: usize,
+        copy: impl FnOnce(&DataMut<'_>) -> usize,
+    ) -> std::result::Result<bool, Errno> {
+        if len == 0 || len > BUFFER {
+            return Err(Errno::MSGSIZE);
+        }
+        let Some(buffer) = self.reserve()? else { return Ok(false) };
+        self.counters.sent_bytes += copy(&self.memory.buffer(buffer)) as u64;
+        self.commit(buffer, len).map(|()| true)
     }
 
     /// Lets the card have a buffer.
@@ -185,19 +243,21 @@ impl Card {
 
 impl Rings for Card {
     fn put(&mut self, frame: &Data<'_>) -> std::result::Result<bool, Errno> {
-        let len = frame.len();
-        if len == 0 || len > BUFFER {
-            return Err(Errno::MSGSIZE);
-        }
-        if self.room()? == 0 {
-            return Ok(false);
-        }
-        let Some(buffer) = self.idle.pop() else { return Ok(false) };
-        self.counters.sent_bytes += self.memory.buffer(buffer).copy_data(frame) as u64;
-        self.counters.sent += 1;
-        self.is_away[buffer as usize] = true;
-        self.tell(TRANSMIT, buffer, len);
-        self.ensure_own().map(|()| true)
+        self.put_by(frame.len(), |memory| memory.copy_data(frame))
+    }
+
+    fn put_summed(&mut self, frame: &Data<'_>, at: usize) -> std::result::Result<bool, Errno> {
+        self.put_by(frame.len(), |memory| {
+            let (frame, mut sum) = (Frame::new(frame.clone()), Sum::new(Checksum::Internet));
+            let store = |range: Range<usize>, sum: &mut Sum| {
+                frame.store_summed(range.clone(), &memory.part(range), sum);
+            };
+            store(0..at, &mut sum);
+            sum.add(&[0, 0]);
+            store(at + 2..frame.len(), &mut sum);
+            memory.part(at..at + 2).copy_from(&sum.finish().to_le_bytes()[..2]);
+            frame.len()
+        })
     }
 
     fn room(&mut self) -> std::result::Result<usize, Errno> {

@@ -6,13 +6,14 @@ use genie_memory::Data;
 use genie_sys::Errno;
 
 use crate::Frame;
+use crate::checksum::{Checksum, Sum};
 
 /// What has become of an interface's frames so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames that were given to the kernel.
     pub sent: u64,
-    /// Their bytes, which were copied into the ring's memory: where a device reads them.
+    /// Their bytes, as far as they were copied into the ring's memory: where a device reads them.
     pub sent_bytes: u64,
     /// Frames that have come.
     pub received: u64,
@@ -34,6 +35,27 @@ pub trait Rings: Send {
     /// # Errors
     /// The kernel's reason: of a frame that is too long, for example.
     fn put(&mut self, frame: &Data<'_>) -> Result<bool, Errno>;
+
+    /// Puts a frame, and its Internet checksum in place of two of its bytes, which count as zeros: those from `at` on, an even place.
+    /// Where the rings can, the frame is summed while it is copied; else it is read once more.
+    ///
+    /// # Errors
+    /// As [`Rings::put`].
+    ///
+    /// # Panics
+    /// When the two bytes are not there.
+    fn put_summed(&mut self, frame: &Data<'_>, at: usize) -> Result<bool, Errno> {
+        let (before, behind) = (frame.part(0..at), frame.part(at + 2..frame.len()));
+        let mut sum = Sum::new(Checksum::Internet);
+        sum.add_data(&before);
+        sum.add(&[0, 0]);
+        sum.add_data(&behind);
+        let sum = (sum.finish() as u16).to_le_bytes();
+        let mut whole = before;
+        whole.append(Data::from(&sum[..]));
+        whole.append(behind);
+        self.put(&whole)
+    }
 
     /// How many frames of any length can be put now, at least; one at a time where the kernel does not tell.
     ///

@@ -6,29 +6,42 @@ use std::time::Duration;
 use genie_net::driver::card::Device;
 use genie_net::driver::{Card, Rings};
 use genie_net::streaming::{End, Error};
-use genie_ring::{Bells, Ends, Layout, Side, create};
+use genie_ring::{Bells, Ends, Layout, Record, Side, create};
 use genie_sys::event::Event;
 use genie_sys::socket::Socket;
 use genie_sys::{Errno, GranuleKind, Object};
 
 use super::{STYLES, WhenFull, end, how, started, streaming, until};
 
-const LAYOUT: Layout = Layout { lines: 512, area: 128 };
+pub(crate) const LAYOUT: Layout = Layout { lines: 512, area: 128 };
 const MEMORY: usize = 1 << 20;
 const HELLO: &[u8] = b"genie card 1";
-const TRANSMIT: u8 = 1;
+pub(crate) const TRANSMIT: u8 = 1;
 const SENT: u8 = 2;
 const CAME: u8 = 3;
-const GIVE: u8 = 4;
+pub(crate) const GIVE: u8 = 4;
 
 /// The device's part of a card: its FIFOs, and the socket that keeps it alive.
-struct Hostile {
+pub(crate) struct Hostile {
     ends: Ends,
     _control: Socket,
 }
 
 impl Hostile {
-    fn say(&mut self, kind: u8, buffer: u32, len: u32) {
+    pub(crate) fn new(ends: Ends, control: Socket) -> Self {
+        Self { ends, _control: control }
+    }
+
+    /// Takes what the other side has said; whether it has said anything.
+    pub(crate) fn hear(&mut self) -> bool {
+        let mut has_heard = false;
+        while self.ends.consumer.pop(&mut Record::new()).expect("an honest device") {
+            has_heard = true;
+        }
+        has_heard
+    }
+
+    pub(crate) fn say(&mut self, kind: u8, buffer: u32, len: u32) {
         let mut payload = buffer.to_le_bytes().to_vec();
         payload.extend(len.to_le_bytes());
         // The host may be gone already.

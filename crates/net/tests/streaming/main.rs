@@ -7,6 +7,7 @@ mod fakes;
 mod files;
 mod flows;
 mod hostile;
+mod network;
 mod torture;
 
 use std::process::{Command, Stdio};

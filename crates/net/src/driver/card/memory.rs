@@ -8,14 +8,14 @@ use super::words::{BUFFER, MEMORY};
 
 /// A card's memory. The other side may store into it at any moment.
 #[derive(Debug)]
-pub(super) struct Memory(Arena);
+pub(crate) struct Memory(Arena);
 
 impl Memory {
     /// Maps it.
     ///
     /// # Errors
     /// EINVAL: the object is no card's memory. The kernel's, where memory or addresses are lacking.
-    pub(super) fn map(object: &Object) -> Result<Self> {
+    pub(crate) fn map(object: &Object) -> Result<Self> {
         if (object.kind(), object.len()) != (GranuleKind::Base, MEMORY) {
             let subject = format!("an object of {} bytes, a card's memory", object.len());
             return Err(Error::new("check", subject, Errno::INVAL));
@@ -29,7 +29,7 @@ impl Memory {
     ///
     /// # Panics
     /// When there is no such buffer.
-    pub(super) fn buffer(&self, index: u32) -> DataMut<'_> {
+    pub(crate) fn buffer(&self, index: u32) -> DataMut<'_> {
         let at = index as usize * BUFFER;
         assert!(at < MEMORY, "buffer {index} of a card");
         // SAFETY: mapped for loads and stores as long as the arena is there, which the data borrows (in a child made by fork, zeros are

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::traffic::Tally;
 
 /// Bytes of a buffer, and of the longest frame.
-pub(super) const BUFFER: usize = 4096;
+pub(crate) const BUFFER: usize = 4096;
 /// How many buffers each of the two pools has. Those for transmission are the first.
-pub(super) const POOL: u32 = 128;
+pub(crate) const POOL: u32 = 128;
 /// Bytes of a card's memory.
-pub(super) const MEMORY: usize = 2 * POOL as usize * BUFFER;
+pub(crate) const MEMORY: usize = 2 * POOL as usize * BUFFER;
 /// The FIFOs: an honest side never has more than two records for each buffer under way.
 pub(super) const FIFOS: Layout = Layout { lines: 512, area: 128 };
 /// The device's first message, which brings the memory, the FIFOs and the host's bell.
