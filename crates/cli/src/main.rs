@@ -20,6 +20,7 @@ mod serve;
 mod servers;
 mod signals;
 mod store;
+mod stream;
 mod tables;
 mod thresholds;
 mod top;
@@ -56,6 +57,7 @@ enum Command {
     Fetch(fetch::Args),
     Store(store::Args),
     Net(net::Args),
+    Stream(stream::Args),
 }
 
 fn main() -> ExitCode {
@@ -83,6 +85,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Fetch(args) => fetch::run(&args),
         Command::Store(args) => store::run(&args),
         Command::Net(args) => net::run(&args),
+        Command::Stream(args) => stream::run(&args),
     }
 }
 

@@ -2,21 +2,18 @@
 
 mod echo;
 pub(crate) mod end;
-mod figures;
+pub(crate) mod figures;
 mod front;
 mod kernel;
-mod means;
+pub(crate) mod means;
 mod numbered;
 pub(crate) mod port;
 mod receive;
 mod send;
 mod serve;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::failure::Failure;
-use crate::signals;
+use crate::signals::Stop;
 
 /// Send and receive UDP datagrams on the interfaces of this machine, and measure how fast they travel.
 ///
@@ -47,23 +44,5 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Send(args) => send::run(args),
         Command::Receive(args) => receive::run(args),
         Command::Echo(args) => echo::run(args),
-    }
-}
-
-/// Whether the user has asked for the end.
-#[derive(Debug, Clone)]
-struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// One that the first interrupt or termination signal sets.
-    fn at_signal() -> Result<Self, Failure> {
-        let stop = Self(Arc::default());
-        let flag = Arc::clone(&stop.0);
-        signals::on_first(move || flag.store(true, Ordering::Relaxed))?;
-        Ok(stop)
-    }
-
-    fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,5 +1,8 @@
 //! Signals that ask the command to end: at the first signal it ends when it is ready to; a second signal ends the process.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -25,4 +28,23 @@ pub(crate) fn on_first(heed: impl FnOnce() + Send + 'static) -> Result<(), Failu
 /// The failure to handle signals.
 pub(crate) fn refused(error: &std::io::Error) -> Failure {
     Failure::could_not(format!("signals cannot be waited for: {error}"))
+}
+
+/// Whether the user has asked for the end.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// One that the first interrupt or termination signal sets.
+    pub(crate) fn at_signal() -> Result<Self, Failure> {
+        let stop = Self(Arc::default());
+        let flag = Arc::clone(&stop.0);
+        on_first(move || flag.store(true, Ordering::Relaxed))?;
+        Ok(stop)
+    }
+
+    /// Whether that has been asked for.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }

@@ -149,8 +149,7 @@ impl Figures {
         if self.is_quiet {
             return Ok(());
         }
-        let second = self.seconds.len();
-        output::print(&format!("{second:6} s {kb_per_s:14.0} KB/s {datagrams:12} datagrams/s\n"))
+        output::print(&second(self.seconds.len(), kb_per_s, datagrams, "datagrams"))
     }
 
     /// All that was counted.
@@ -178,6 +177,11 @@ impl Figures {
             each_second: self.seconds,
         }
     }
+}
+
+/// The line that says how much there was of `what` in a second.
+pub(crate) fn second(second: usize, kb_per_s: f64, amount: u64, what: &str) -> String {
+    format!("{second:6} s {kb_per_s:14.0} KB/s {amount:12} {what}/s\n")
 }
 
 impl Summary {

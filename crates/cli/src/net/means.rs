@@ -67,8 +67,9 @@ pub(super) struct Wishes {
     checksum: Sums,
 }
 
+/// By what an interface is driven.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-enum By {
+pub(crate) enum By {
     /// By AF_XDP where that can be, else by a packet socket.
     #[default]
     Best,
@@ -91,21 +92,27 @@ enum Sums {
     Integrated,
 }
 
+impl By {
+    /// The driver, if one was named.
+    pub(crate) fn driver(self) -> Option<Driver> {
+        match self {
+            Self::Best => None,
+            Self::Xdp => Some(Driver::Xdp),
+            Self::Splitting => Some(Driver::Splitting),
+            Self::Packet => Some(Driver::PacketSocket),
+        }
+    }
+}
+
 impl Wishes {
     /// Opens an interface, and says on standard error how.
     pub(super) fn open(self, genie: &Interface, interface: &str) -> Result<Host, Failure> {
-        let driver = match self.driver {
-            By::Best => None,
-            By::Xdp => Some(Driver::Xdp),
-            By::Splitting => Some(Driver::Splitting),
-            By::Packet => Some(Driver::PacketSocket),
-        };
         let (summing, verifying) = match self.checksum {
             Sums::None => (Summing::None, Verifying::Separate),
             Sums::Separate => (Summing::Separate, Verifying::Separate),
             Sums::Integrated => (Summing::Integrated, Verifying::Integrated),
         };
-        let host = Host::open(genie, interface, driver, |options| {
+        let host = Host::open(genie, interface, self.driver.driver(), |options| {
             options.summing = summing;
             options.verifying = verifying;
         });
