@@ -28,6 +28,7 @@ mod checksum;
 mod cpu;
 mod curves;
 mod described;
+mod drivers;
 mod fbufs_mapwr;
 mod fbufs_rw;
 mod latency;
@@ -72,6 +73,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &projection::PROJECTION,
     &single_copy_tcp::SINGLE_COPY_TCP,
     &udp::UDP,
+    &drivers::DRIVERS_OF_PAPER,
 ];
 
 /// The experiment of that id.
