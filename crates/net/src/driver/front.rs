@@ -22,14 +22,15 @@
 //! Trust: clients are hostile. What leaves is whole UDP datagrams from their own ports and the interface's hosts and station.
 //! Limits: 255 clients. A client's ports are said at the beginning. Hosts and MTU are those that the interface had when the front was opened.
 //! A client hears that a station has changed when its kernel asks again, which it does after half a minute or so. The interface needs an MTU
-//! of 1,280, and CAP_SYS_ADMIN is needed besides what [`Xdp`](super::Xdp) needs.
+//! of 1,280 to 65,535, and CAP_SYS_ADMIN is needed besides what [`Xdp`](super::Xdp) needs.
 //! Source: thesis §6.4.
 
 mod program;
 mod stations;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,6 +59,8 @@ use program::{EXIT, Table};
 
 /// RTMGRP_LINK.
 const LINKS: u32 = 1;
+/// With which MTUs a virtual link has hosts over both versions of IP.
+const MTUS: RangeInclusive<u32> = 1280..=65_535;
 /// As much of a question as anybody reads.
 const QUESTION: usize = 128;
 
@@ -108,17 +111,25 @@ impl Front {
     /// Opens an interface of this thread's network namespace for clients, of which there are none yet.
     ///
     /// # Errors
-    /// There is no such interface, or it has no host; a right is missing; another program has the interface.
+    /// There is no such interface; it has no host, or an MTU that a virtual link cannot have; a right is missing; another program has the
+    /// interface.
     pub fn open(name: &str) -> Result<Self, Error> {
+        let failed = |source| Error::of(name, source);
+        // Before the interface is looked at, so that no change is missed.
+        let changes = Netlink::open(LINKS).map_err(failed)?;
+        let neighbours = Neighbours::of(name).map_err(failed)?;
+        let interface = neighbours.interface().clone();
+        let refused = |reason| Err(Error::Options { interface: name.to_owned(), reason });
+        if interface.hosts.is_empty() {
+            return refused("a front needs an address there: `ip address add`");
+        }
+        if !MTUS.contains(&interface.mtu) {
+            return refused(
+                "a front needs an MTU of 1,280 to 65,535, which `ip link set NAME mtu 1500` sets",
+            );
+        }
         let open = || {
-            // Before the interface is looked at, so that no change is missed.
-            let changes = Netlink::open(LINKS)?;
-            let neighbours = Neighbours::of(name)?;
-            let (interface, namespace) = (neighbours.interface().clone(), Namespace::new()?);
-            if interface.hosts.is_empty() {
-                let error = genie_sys::Error::new("find", "an address", Errno::ADDRNOTAVAIL);
-                return Err(error.with_remedy("give the interface one: `ip address add`"));
-            }
+            let namespace = Namespace::new()?;
             let removing = Mutex::new(namespace.enter(|| Netlink::open(0))?);
             let (table, exits, exit) = (Table::empty()?, Exits::create(256)?, Exits::create(1)?);
             exit.set(EXIT, interface.index)?;
@@ -135,7 +146,7 @@ impl Front {
             let watch = Some(thread::spawn(move || watched.watch(changes, &ended)));
             Ok(Self { shared, end, watch, attached })
         };
-        open().map_err(|source| Error::of(name, source))
+        open().map_err(failed)
     }
 
     /// Makes room for a client: the network namespace in which it finds the interface. Datagrams to these ports are the client's until the
@@ -214,8 +225,10 @@ impl Shared {
         if !self.maker.is_this_process() {
             return Err(failed(genie_sys::Error::new("admit", "a client", Errno::CHILD)));
         }
-        if ports.is_empty() || ports.contains(&0) {
-            return Err(Error::Options { interface: name(), reason: "a client needs ports, from 1 on" });
+        let distinct: BTreeSet<_> = ports.iter().collect();
+        if ports.is_empty() || ports.contains(&0) || distinct.len() < ports.len() {
+            let reason = "a client needs ports, from 1 on, each of them once";
+            return Err(Error::Options { interface: name(), reason });
         }
         let mut clients = self.clients.lock();
         if clients.is_gone {
@@ -311,9 +324,17 @@ impl Shared {
             matches!(change, RouteNetlinkMessage::DelLink(link)
                 if link.header.index == index && link.header.interface_family == AddressFamily::Unspec)
         };
-        while let Ok([_, false]) = poll::any_readable([changes.as_fd(), end.as_fd()], None)
-            && !changes.changes().is_ok_and(|changes| changes.iter().any(goes))
-        {}
+        while let Ok([_, false]) = poll::any_readable([changes.as_fd(), end.as_fd()], None) {
+            let has_gone = match changes.changes() {
+                Ok(changes) => changes.iter().any(goes),
+                // Some were lost.
+                Err(Errno::NOBUFS) => self.neighbours.has_gone(),
+                Err(_) => false,
+            };
+            if has_gone {
+                break;
+            }
+        }
         self.clients.lock().is_gone = true;
         for attendant in (1..=u8::MAX).filter_map(|number| self.remove(number)) {
             attendant.join().expect("it ends when its link has gone");

@@ -213,6 +213,11 @@ impl Neighbours {
         }
     }
 
+    /// Whether the interface has gone, for which the kernel is asked.
+    pub(super) fn has_gone(&self) -> bool {
+        self.asking(|state, index| state.begin_anew(index).map(|()| state.is_gone)) == Ok(true)
+    }
+
     fn asking<T>(&self, ask: impl FnOnce(&mut State, u32) -> Result<T, Why>) -> Result<T, Unreachable> {
         // A child has its parent's sockets, and would take the answers.
         let asked = if self.maker.is_this_process() {

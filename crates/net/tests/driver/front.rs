@@ -15,9 +15,10 @@ use genie_net::driver::interfaces::interface;
 use genie_net::driver::{Driver, Error, Front, Host, Rings};
 use genie_net::namespaces::{End, Namespace, Pair};
 use genie_sys::Errno;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 
 use crate::hosts;
+use crate::neighbours::ip;
 use crate::udp::{host, kernel, pair};
 use crate::xdp::{ALONE, PATIENCE, PORT, frame, open_in, put, small, space};
 
@@ -54,7 +55,7 @@ fn said(child: &mut Child, word: &str) -> String {
 
 /// Looks until it is so.
 #[track_caller]
-fn until(mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "it never is");
@@ -241,7 +242,10 @@ fn a_port_is_one_clients_until_its_namespace_has_gone() {
         assert!(error.contains(&format!("port {}", ports[1])) && error.contains("genie1"), "{error}");
         bind(PORT + 2).expect("it was let go");
     }
-    assert!(front.admit(&[]).is_err() && front.admit(&[0]).is_err());
+    for ports in [&[][..], &[0], &[PORT + 2, PORT + 2]] {
+        front.admit(ports).expect_err("these make no sense");
+    }
+    bind(PORT + 2).expect("nobody has it");
     bind(PORT).expect_err("the client has it");
     // A kernel's own socket can be a client, too.
     let bound = |namespace: &Namespace| namespace.enter(|| UdpSocket::bind((near.v4, PORT)).unwrap());
@@ -338,6 +342,52 @@ fn an_interface_that_goes_ends_what_the_clients_of_its_front_do() {
     until(|| front.ports().is_empty());
     let refused = front.admit(&[PORT]).expect_err("there is no interface");
     assert!(matches!(&refused, Error::NoInterface { interface } if interface == "genie1"), "{refused}");
+}
+
+/// Names the interface that the process of the next test is to open until it has gone.
+const STOPPED: &str = "GENIE_TEST_STOPPED";
+
+/// Regression: a front that was not told that its interface had gone, since too much had changed meanwhile, kept its clients' ports for ever.
+#[test]
+fn an_interface_that_goes_is_noticed_also_when_the_message_was_lost() {
+    let test = "an_interface_that_goes_is_noticed_also_when_the_message_was_lost";
+    if let Ok(name) = std::env::var(STOPPED) {
+        let front = Front::open(&name).expect("the parent may");
+        let _namespace = front.admit(&PORTS).expect("room");
+        println!("fronted");
+        return until(|| front.ports().is_empty());
+    }
+    let _alone = ALONE.lock();
+    let Some(pair) = pair(test, 1500) else { return };
+    let near = &pair.ends[1];
+    let Some(_) = front(test, near) else { return };
+    let mut child = process(test, &near.namespace, STOPPED, "genie1");
+    said(&mut child, "fronted");
+    let pid = Pid::from_child(&child);
+    kill_process(pid, Signal::STOP).unwrap();
+    let changes = (0..400).map(|number| format!("link set genie1 mtu {}\n", 1400 + number));
+    let path = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&path, changes.collect::<String>()).unwrap();
+    ip(near, &format!("-batch {}", path.path().display()));
+    ip(near, "link del genie1 type veth");
+    kill_process(pid, Signal::CONT).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_front_tells_which_mtus_it_takes() {
+    let test = "a_front_tells_which_mtus_it_takes";
+    let Some(pair) = pair(test, 1500) else { return };
+    let near = &pair.ends[1];
+    ip(near, "link set genie1 mtu 576");
+    // The loopback interface has 65,536.
+    for name in ["genie1", "lo"] {
+        let error = near.namespace.enter(|| Front::open(name)).expect_err("no virtual link can have it");
+        assert!(
+            error.to_string().contains(&format!("{name} cannot be driven so: a front needs an MTU")),
+            "{error}"
+        );
+    }
 }
 
 /// Hosts behind a gateway, too: a client has the routes of the interface's kernel.

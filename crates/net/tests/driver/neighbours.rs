@@ -34,7 +34,7 @@ fn pair(test: &str) -> Option<(Pair, Neighbours)> {
     Some((pair, neighbours))
 }
 
-fn ip(end: &End, command: &str) {
+pub(crate) fn ip(end: &End, command: &str) {
     let done = end.namespace.enter(|| Command::new("ip").args(command.split(' ')).output()).unwrap();
     assert!(done.status.success(), "ip {command}: {}", String::from_utf8_lossy(&done.stderr));
 }
