@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, sockopt};
 
 use crate::error::last_errno;
 use crate::fork::Maker;
@@ -213,6 +213,40 @@ impl Packets {
         // SAFETY: no bytes but those in the ring.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
         done(sent as c_int)
+    }
+
+    /// Takes back what was put and not sent: it will not be. To be called when [`Packets::send`] has failed.
+    pub fn take_back(&mut self) {
+        loop {
+            let last = (self.going.next + self.going.slots - 1) % self.going.slots;
+            let before = Ring { next: last, ..self.going };
+            let status = before.slot(&self.mapping).status();
+            if self.own().is_err() || status.load(Ordering::Acquire) != libc::TP_STATUS_SEND_REQUEST {
+                return;
+            }
+            // The kernel, which looks at slots in a call alone, waits at the first one of these, where the next frame will be.
+            status.store(libc::TP_STATUS_AVAILABLE, Ordering::Relaxed);
+            self.going = before;
+        }
+    }
+
+    /// Whether the interface has a link, as far as the kernel tells.
+    ///
+    /// # Cost
+    /// Two system calls.
+    #[doc(alias("SIOCGIFFLAGS", "IFF_RUNNING"))]
+    pub fn has_link(&self) -> bool {
+        let name = address(&self.socket)
+            .and_then(|address| netdevice::index_to_name(&self.socket, address.sll_ifindex as u32));
+        // SAFETY: all fields may be zero.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(name.unwrap_or_default().bytes()) {
+            *to = from as libc::c_char;
+        }
+        // SAFETY: the kernel loads the name, which ends by a zero, and stores flags.
+        let asked = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
+        // SAFETY: all of its fields are numbers, and any number is one of these.
+        done(asked).is_err() || c_int::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_RUNNING != 0
     }
 
     /// Finds out whether the interface is still there, by two system calls: without frames, nothing else tells.

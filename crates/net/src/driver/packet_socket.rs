@@ -8,7 +8,7 @@
 //! and would tell their sender that nobody has the port. So a claim holds the port there, too, by an ordinary socket that drops all it gets.
 //! Trust: frames are anybody's.
 //! Limits: a claimed port takes a descriptor for each host. Datagrams that their sender's kernel has left to be cut into packets
-//! (UDP_SEGMENT on a veth pair) are dropped and counted as unfit. What was put while the interface is not connected stays in the ring.
+//! (UDP_SEGMENT on a veth pair) are dropped and counted as unfit. What is sent while the interface has no link is dropped, as it is by AF_XDP.
 //! Programs that listen at the interface see what comes, and nothing of what goes.
 
 use std::collections::BTreeSet;
@@ -83,7 +83,14 @@ impl Rings for PacketSocket {
     }
 
     fn send(&mut self) -> Result<(), Errno> {
-        let sent = self.packets.send();
+        let sent = match self.packets.send() {
+            // Otherwise the ring would be full of these, until there is a link.
+            Err(Errno::NOBUFS) if !self.packets.has_link() => {
+                self.packets.take_back();
+                Ok(())
+            }
+            sent => sent,
+        };
         self.held_up = sent.err().filter(|errno| matches!(*errno, Errno::AGAIN | Errno::NOBUFS));
         sent
     }

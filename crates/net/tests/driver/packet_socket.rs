@@ -13,7 +13,10 @@ use genie_sys::Errno;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::child::{ExitOutcome, fork_child};
+use crate::front::until;
+use crate::neighbours::ip;
 use crate::udp::{host, kernel, pair};
+use crate::xdp::{PATIENCE, frame, open_in, small, space};
 
 const PORT: u16 = 4000;
 
@@ -176,6 +179,44 @@ fn a_child_made_by_fork_gets_errors_and_its_parent_the_frames() {
     let child = unsafe { fork_child(in_child) }.expect("a child");
     assert_eq!(child.wait().expect("it ends"), ExitOutcome::Code(0));
     assert_eq!(taken(&mut rings, 1)[0][42..], *b"parent");
+}
+
+/// Regression: a packet socket kept as many frames as there was room for, and then had none for ever.
+#[test]
+fn what_is_sent_while_there_is_no_link_is_dropped_by_either_driver() {
+    let test = "what_is_sent_while_there_is_no_link_is_dropped_by_either_driver";
+    let drivers: [fn(&str, &End) -> Option<Box<dyn Rings>>; 2] = [
+        |_, end| Some(Box::new(open(end))),
+        |test, end| Some(Box::new(open_in(&space(), test, end, &small())?)),
+    ];
+    for driver in drivers {
+        let Some(pair) = pair(test, 1500) else { return };
+        let [ours, theirs] = &pair.ends;
+        let Some(mut rings) = driver(test, ours) else { continue };
+        let socket = kernel(theirs, false);
+        let frame = |data: &[u8]| frame(&pair, 0, socket.local_addr().unwrap().port(), data);
+        let mut send = |frame: &[u8], count| {
+            let (mut put, begun) = (0, Instant::now());
+            while put < count {
+                put += usize::from(rings.put(&frame.into()).expect("the interface is there"));
+                match rings.send() {
+                    Ok(()) | Err(Errno::AGAIN | Errno::NOBUFS) => {}
+                    Err(errno) => panic!("{errno}"),
+                }
+                assert!(begun.elapsed() < PATIENCE, "{put} of {count} were put");
+            }
+        };
+        ip(theirs, "link set genie1 down");
+        send(&frame(b"lost"), 3000);
+        ip(theirs, "link set genie1 up");
+        socket.set_nonblocking(true).unwrap();
+        let mut bytes = [0; 9];
+        until(|| {
+            send(&frame(b"there"), 1);
+            socket.recv(&mut bytes).is_ok()
+        });
+        assert_eq!(&bytes[..5], b"there");
+    }
 }
 
 fn turned<T>(between: Between<T>) -> Between<T> {
