@@ -9,7 +9,7 @@ use genie_sys::lock::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::failure::Failure;
-use crate::signals;
+use crate::{number, signals};
 
 /// Run several commands that drive one interface, each for the datagrams of its own ports.
 ///
@@ -37,34 +37,44 @@ struct Client {
 impl Client {
     fn parse(text: &str) -> Result<Self, String> {
         let (ports, command) = text.split_once('=').ok_or("a client is ports, =, and a command")?;
-        let port = |port: &str| port.trim().parse().map_err(|error| format!("port {port:?}: {error}"));
+        let number = number::within(1..=65_535);
+        let port = |port: &str| number(port.trim()).map_err(|error| format!("port {port:?}: {error}"));
         Ok(Self { ports: ports.split(',').map(port).collect::<Result<_, _>>()?, command: command.to_owned() })
     }
 }
 
 /// Runs the commands until all have ended.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut ports: Vec<_> = args.clients.iter().flat_map(|client| &client.ports).collect();
+    ports.sort_unstable();
+    if let Some(twice) = ports.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Failure::usage(format!("port {} is given twice; a port has one command", twice[0])));
+    }
     let front = Front::open(&args.interface).map_err(Failure::could_not)?;
     let admit = |client: &Client| front.admit(&client.ports).map_err(Failure::could_not);
     let namespaces = args.clients.iter().map(admit).collect::<Result<Vec<_>, _>>()?;
     let (groups, mut running) = (Arc::new(Mutex::new(Vec::new())), Vec::new());
-    let to_end = Arc::clone(&groups);
-    signals::on_first(move || {
-        for group in to_end.lock().iter() {
-            // One that has ended already is not there.
-            let _ = kill_process_group(*group, Signal::TERM);
-        }
-    })?;
+    let (to_end, mut failed) = (Arc::clone(&groups), None);
+    signals::on_first(move || terminate(&to_end.lock()))?;
+    // A signal that comes meanwhile ends all that are started.
+    let mut started = groups.lock();
     // The namespace is the command's alone from here on: it goes when that ends.
     for (Client { ports, command }, namespace) in args.clients.iter().zip(namespaces) {
         let child = namespace.enter(|| Command::new("sh").args(["-c", command]).process_group(0).spawn());
-        let child =
-            child.map_err(|error| Failure::could_not(format!("{command:?} cannot be run: {error}")))?;
-        groups.lock().push(Pid::from_child(&child));
-        eprintln!("genie: datagrams of {} to {ports:?} go to {command:?}", args.interface);
-        running.push((command, child));
+        match child {
+            Ok(child) => {
+                started.push(Pid::from_child(&child));
+                eprintln!("genie: datagrams of {} to {ports:?} go to {command:?}", args.interface);
+                running.push((command, child));
+            }
+            Err(error) => {
+                failed = Some(Failure::could_not(format!("{command:?} cannot be run: {error}")));
+                terminate(&started);
+                break;
+            }
+        }
     }
-    let mut failed = None;
+    drop(started);
     for (command, mut child) in running {
         let ended = child.wait().map_or_else(
             |error| error.to_string(),
@@ -84,16 +94,54 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     failed.map_or(Ok(()), Err)
 }
 
+/// Asks commands to end, and all that they have started.
+fn terminate(groups: &[Pid]) {
+    for group in groups {
+        // One that has ended already is not there.
+        let _ = kill_process_group(*group, Signal::TERM);
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../sys/tests/skip/mod.rs"]
+mod skipping;
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use genie::net::namespaces::Pair;
+
     use super::*;
 
     #[test]
     fn a_client_is_ports_and_a_command() {
         let Client { ports, command } = Client::parse("7000, 7001=run --with=this").expect("a client");
         assert_eq!((ports, &command[..]), (vec![7000, 7001], "run --with=this"));
-        for wrong in ["7000", "=run", "x=run", "70000=run"] {
+        for wrong in ["7000", "=run", "x=run", "0=run", "70000=run"] {
             Client::parse(wrong).expect_err(wrong);
         }
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_run_ends_those_that_were_started_before_it() {
+        let test = "a_command_that_cannot_be_run_ends_those_that_were_started_before_it";
+        let pair = match Pair::new(1500) {
+            Ok(pair) => pair,
+            Err(unavailable) => return skipping::skip(test, &unavailable.to_string()),
+        };
+        let client = |port, command: &str| Client { ports: vec![port], command: command.to_owned() };
+        // No command has a zero in it.
+        let clients = vec![client(4000, "exec sleep 1000.0625"), client(4001, "\0")];
+        let args = Args { interface: pair.ends[1].interface.name.clone(), clients };
+        let failure = pair.ends[1].namespace.enter(|| run(&args)).expect_err("the second one cannot be run");
+        if failure.message.contains("CAP_") {
+            return skipping::skip(test, &failure.message);
+        }
+        assert!(failure.message.contains("cannot be run"), "{}", failure.message);
+        let is_run = |process: fs::DirEntry| {
+            fs::read(process.path().join("cmdline"))
+                .is_ok_and(|line| line.windows(9).any(|word| word == b"1000.0625"))
+        };
+        assert!(!fs::read_dir("/proc").unwrap().flatten().any(is_run));
     }
 }

@@ -8,6 +8,7 @@ use genie::net::datagram::{Summing, Verifying};
 use genie::net::driver::{Driver, Host};
 use genie::{Connect, Interface, Scheme, ServerHandle};
 use genie_lab::interface::Granule;
+use genie_sys::udp::MANY;
 
 use super::end::{End, LONGEST};
 use super::kernel::Kernel;
@@ -25,15 +26,15 @@ const HEADERS: usize = 28;
 pub(super) struct Means {
     #[command(flatten)]
     end: Ends,
-    /// How data is passed between this command and the datagram server, such as copy or "emulated copy".
-    #[arg(long, default_value_t = Scheme::EmulatedCopy)]
-    scheme: Scheme,
+    /// How data is passed between this command and the datagram server, such as copy; by emulated copy, if nothing is said.
+    #[arg(long)]
+    scheme: Option<Scheme>,
     /// How many datagrams are under way at a time; with --socket, how many one call sends (sendmmsg), at most 32.
     #[arg(long, value_name = "N", default_value_t = BATCH, value_parser = number::within::<NonZeroUsize>(1..=64))]
     batch: NonZeroUsize,
-    /// The kind of pages of the buffers.
-    #[arg(long, value_enum, default_value_t = Granule::Best)]
-    granule: Granule,
+    /// The kind of pages of the buffers; the best that can be had, if nothing is said.
+    #[arg(long, value_enum)]
+    granule: Option<Granule>,
     #[command(flatten)]
     wishes: Wishes,
     /// Print one JSON document at the end, and nothing before.
@@ -137,10 +138,23 @@ impl Means {
             ));
         }
         if interface.is_none() && server.is_none() {
+            if self.scheme.is_some() || self.granule.is_some() {
+                return Err(Failure::usage(
+                    "--scheme and --granule say how data is passed to a datagram server (--interface, --server); a \
+                     socket of the kernel's has no schemes",
+                ));
+            }
+            if self.batch.get() > MANY {
+                return Err(Failure::usage(format!(
+                    "--batch {}: with --socket, a call sends {MANY} datagrams at most",
+                    self.batch
+                )));
+            }
             return Ok(Box::new(Kernel::bind(number, to, self.batch.get())?));
         }
-        let genie = self.granule.open()?;
-        let mut how = Use { number, scheme: self.scheme, batch: self.batch.get(), longest: LONGEST };
+        let genie = self.granule.unwrap_or(Granule::Best).open()?;
+        let scheme = self.scheme.unwrap_or(Scheme::EmulatedCopy);
+        let mut how = Use { number, scheme, batch: self.batch.get(), longest: LONGEST };
         let (server, link, name) = match (interface, server) {
             (Some(interface), _) => {
                 let Host { datagrams, link, interface, driver, .. } = self.wishes.open(&genie, interface)?;

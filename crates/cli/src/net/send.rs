@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_parser = len, default_value = "1400")]
     lengths: Vec<usize>,
     /// How many datagrams to send.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = number::within::<u64>(1..=1_000_000_000_000))]
     count: u64,
     /// For how many seconds to send, in place of a count.
     #[arg(long, value_name = "S", conflicts_with = "count", value_parser = number::within::<u64>(1..=86_400))]

@@ -1,5 +1,6 @@
 //! `genie net` as a user meets it: datagrams between two network namespaces, with the kernel's sockets at one end.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -126,6 +127,31 @@ fn a_server_elsewhere_gives_ports_to_a_client_that_echoes_until_it_is_interrupte
 }
 
 #[test]
+fn a_front_that_is_terminated_ends_its_commands() {
+    const NAME: &str = "a_front_that_is_terminated_ends_its_commands";
+    let pair = match Pair::new(1500) {
+        Ok(pair) => pair,
+        Err(unavailable) => return skip(NAME, &unavailable.to_string()),
+    };
+    let near = &pair.ends[0];
+    let front = |client: &str| net(&["front", "genie0", "--client", client]);
+    let tried = near.namespace.enter(|| front("4000=true").output().unwrap());
+    if text(&tried.stderr).contains("CAP_") {
+        return skip(NAME, text(&tried.stderr));
+    }
+    // What a command has started ends with it.
+    let fronting = Running::start(near, front("4000=sleep 1000.03125; true"), "go to");
+    let kill = Command::new("kill").arg(fronting.child.id().to_string()).status().unwrap();
+    assert!(kill.success());
+    fronting.end();
+    let is_run = |process: fs::DirEntry| {
+        fs::read(process.path().join("cmdline"))
+            .is_ok_and(|line| line.windows(10).any(|word| word == b"1000.03125"))
+    };
+    assert!(!fs::read_dir("/proc").unwrap().flatten().any(is_run));
+}
+
+#[test]
 fn what_cannot_be_driven_is_an_error_that_says_what_is_lacking() {
     let mut command = net(&["receive", PORT, "--interface", "lo"]);
     if is_root() {
@@ -147,10 +173,22 @@ fn what_cannot_be_driven_is_an_error_that_says_what_is_lacking() {
     };
     let error = refused(&["serve", "genie-none"], 1);
     assert!(error.contains("genie-none") && error.contains("ip link"), "{error}");
-    let error = refused(&["send", "127.0.0.1:9", "--socket", "--driver", "xdp"], 2);
-    assert!(error.contains("--interface"), "{error}");
-    let error = refused(&["send", "127.0.0.1:9", "--socket", "--lengths", "15"], 2);
-    assert!(error.contains("16 bytes"), "{error}");
+    for (option, value, word) in [
+        ("--driver", "xdp", "--interface"),
+        ("--lengths", "15", "16 bytes"),
+        ("--scheme", "emulated copy", "no schemes"),
+        ("--granule", "4k", "no schemes"),
+        ("--batch", "33", "32 datagrams"),
+        ("--count", "0", "from 1"),
+    ] {
+        let error = refused(&["send", "127.0.0.1:9", "--socket", option, value], 2);
+        assert!(error.contains(option) && error.contains(word), "{error}");
+    }
+    for clients in [&["7000,7000=true"][..], &["7000=true", "7001,7000=true"]] {
+        let clients = clients.iter().flat_map(|client| ["--client", client]);
+        let error = refused(&Vec::from_iter(["front", "genie-none"].into_iter().chain(clients)), 2);
+        assert!(error.contains("port 7000"), "{error}");
+    }
     let error = refused(&["receive", PORT], 2);
     assert!(error.contains("--socket"), "{error}");
     let error = refused(&["receive", PORT, "--server", "nobody"], 1);
