@@ -28,6 +28,9 @@ SAME(struct io_pool_options, 48, away, 40);
 SAME(struct io_overlay_buffer, 40, segv, 32);
 SAME(struct io_outboard_data, 48, free, 40);
 SAME(struct io_pinned_bytes, 24, segv, 16);
+SAME(struct io_network_options, 32, header_length, 24);
+SAME(struct io_network_counters, 64, unfit, 56);
+SAME(struct io_packet, 40, checksum, 32);
 
 int main(void) {
     return 0;

@@ -90,6 +90,19 @@
 // library's, whose pages change places with the client's, since a request that fails leaves the client's buffer as it was.
 #define IO_NEVER_FAILS 1
 
+// A flag of a network without copies: a system call allocates each buffer that is sent, and one releases each that was received. Otherwise
+// memory does that is shared with the card.
+#define IO_BY_SYSTEM_CALLS 1
+
+// A flag of a network: what comes is summed, while it is copied where it is.
+#define IO_SUMMED 2
+
+// A flag of a network: the card brings back what is sent.
+#define IO_REFLECTED 4
+
+// In place of where a packet's checksum is to be stored: nowhere.
+#define IO_NO_CHECKSUM -1
+
 // Bytes from which on copying is avoided; 0 for what was measured on this machine.
 struct io_thresholds {
     // Output that has to be protected.
@@ -433,6 +446,61 @@ struct io_pinned_bytes {
     size_t segc;
     // The segments, which go into an iovec, say. They and their bytes stay where they are until io_unpin.
     const struct io_segment *segv;
+};
+
+// What a network is to be. Set size to sizeof(struct io_network_options) and all else to 0, and then what you need.
+struct io_network_options {
+    // Bytes of this structure, by which later versions of the library know what it has.
+    size_t size;
+    // How often data is copied between the program and the card, each way: 0, packets are the card's own buffers; 1; or 2, by way of message
+    // blocks.
+    uint32_t copies;
+    // IO_BY_SYSTEM_CALLS, IO_SUMMED, IO_REFLECTED, or 0.
+    uint32_t flags;
+    // With two copies: a header that is put in front of what is sent, and taken off what comes; what comes without it is dropped.
+    const void *header;
+    // Its length; 0 for none.
+    size_t header_length;
+};
+
+// A network, from io_network_open; never 0.
+typedef uint64_t io_network_t;
+
+// A packet of a network, from io_network_allocate or io_network_receive; never 0.
+typedef uint64_t io_packet_t;
+
+// A packet, and where its bytes are.
+struct io_packet {
+    // The packet's number, for io_network_send and io_packet_free; never given twice.
+    io_packet_t packet;
+    // How many bytes it has.
+    size_t length;
+    // How many segments they lie in.
+    size_t segc;
+    // The segments. They and their bytes stay where they are until the packet is sent or freed.
+    const struct io_segment *segv;
+    // Of a received packet of a network with IO_SUMMED, its Internet checksum: 0 if the one that it has is right.
+    uint16_t checksum;
+};
+
+// What has become of a network's packets.
+struct io_network_counters {
+    // Packets that were sent.
+    uint64_t sent;
+    // Their bytes.
+    uint64_t sent_bytes;
+    // Packets that were received.
+    uint64_t received;
+    // Their bytes.
+    uint64_t received_bytes;
+    // Bytes that were copied on the way out, headers included.
+    uint64_t copied_out;
+    // Bytes that were copied on the way in.
+    uint64_t copied_in;
+    // System calls for the allocation and the release of buffers.
+    uint64_t management_calls;
+    // Packets that were dropped, since they were empty, or longer than 4,096 bytes with their header.
+    uint64_t unfit;
 };
 
 // The interface's default scheme: emulated copy, unless io_set_scheme has changed it.
@@ -1049,6 +1117,82 @@ int io_pin(io_server_t server,
 //
 // Errors: EBADF (there is no such pin, or it was let go before), ECHILD.
 int io_unpin(io_pin_t pin);
+
+// Works as a card's device, for the host at the other end of a socket, until that has gone; so the device can be a process of its own. The
+// socket is one end of a socketpair of AF_UNIX and SOCK_SEQPACKET, and is the library's from then on.
+//
+// Errors: EBADF, EINVAL (it is no such socket), EPROTO (the host has broken the rules), EPIPE (the host had gone), ENOMEM, EMFILE.
+//
+// Pointers: none; the descriptor is used by nobody else any more, also where the call fails.
+int io_card_serve(int host);
+
+// Opens a network over a card. Its device is at the other end of a socket, in io_card_serve; or with -1, in a thread of this process.
+// The socket is the library's from then on. Close the network by io_network_close.
+//
+// Errors: EBADF, EINVAL (the descriptor is no such socket; options that are wrong; or networkp is NULL), EFAULT (there is no header),
+// ETIMEDOUT (there is no device, after 10 s), EPROTO (what is there is none), ENODEV, EAGAIN, ENOMEM, EMFILE.
+//
+// Pointers: options points to a structure of options->size bytes, with a header of its length or NULL; networkp is valid.
+int io_network_open(int device,
+                    const struct io_network_options *options,
+                    io_network_t *networkp);
+
+// Closes a network. Packets that the program still has stay good to be read and freed; its card ends with the last of them.
+//
+// Errors: EBADF (there is no such network, or it was closed before), ECHILD.
+int io_network_close(io_network_t network);
+
+// Allocates a packet of length bytes, 1 to 4,096, which are whatever they are. The program fills them where *packetp says that they
+// are, and then sends the packet or frees it. A network has 128 packets to be sent.
+//
+// Errors: EAGAIN (all of the network's packets are in use: see io_network_wait), EBADF, ECHILD, EINVAL (there is no such length; or packetp is
+// NULL), ENODEV (the device has gone), EPROTO (it breaks the rules).
+//
+// Pointers: packetp is valid.
+int io_network_allocate(io_network_t network,
+                        size_t length,
+                        struct io_packet *packetp);
+
+// Sends a packet, which is the network's then: its number and its bytes are of no use to the program. At checksum_at, an even place, its
+// Internet checksum is stored in two bytes, which count as zeros, while it is copied where it is; IO_NO_CHECKSUM stores none.
+//
+// A packet that the network cannot send from where it lies is copied once more: another network's, or one that a network without copies has
+// received.
+//
+// Errors: EAGAIN (there is no room: see io_network_wait), EBADF (there is no such network or packet, or it was sent or freed before), ECHILD,
+// EINVAL (there are no two bytes at checksum_at), ENODEV, EPROTO. The packet is still the program's.
+int io_network_send(io_network_t network,
+                    io_packet_t packet,
+                    int64_t checksum_at);
+
+// Receives the next packet, and waits for one at most timeout nanoseconds, or with IO_FOREVER as long as it takes. The program reads it where
+// *packetp says that it is, and frees it by io_packet_free, or sends it. A program that keeps 128 packets receives no more.
+//
+// Errors: EAGAIN (none came in time), EBADF, ECHILD, EINVAL (packetp is NULL), ENODEV (the device has gone), EPROTO (it breaks the rules).
+//
+// Pointers: packetp is valid.
+int io_network_receive(io_network_t network,
+                       int64_t timeout,
+                       struct io_packet *packetp);
+
+// Waits until a packet may have come, or there may be room, at most timeout nanoseconds, or with IO_FOREVER as long as it takes. It is for a
+// thread that has just found neither, and may return sooner.
+//
+// Errors: EBADF, ECHILD.
+int io_network_wait(io_network_t network,
+                    int64_t timeout);
+
+// Frees a packet that was allocated or received. Its bytes may not be used any more.
+//
+// Errors: EBADF (there is no such packet, or it was sent or freed before), ECHILD.
+int io_packet_free(io_packet_t packet);
+
+// Says what has become of a network's packets so far.
+//
+// Errors: EBADF, ECHILD, EINVAL (countersp is NULL).
+//
+// Pointers: countersp is valid.
+int io_network_count(io_network_t network, struct io_network_counters *countersp);
 
 #ifdef __cplusplus
 }  // extern "C"

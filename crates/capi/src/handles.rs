@@ -55,6 +55,11 @@ impl<T> Handles<T> {
         number
     }
 
+    /// Puts back what was removed.
+    pub(crate) fn restore(&self, number: u64, thing: T) {
+        self.known.lock().insert(number, thing);
+    }
+
     /// Does something with one of them, under the lock.
     pub(crate) fn with<R>(
         &self,

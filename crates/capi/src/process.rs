@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use genie_io::{Interface, Limits, Pending, ServerHandle};
+use genie_net::network::Network;
 use genie_passing::Overlays;
 use genie_series::Reconnecting;
 use genie_sys::PerProcess;
@@ -21,6 +22,7 @@ use genie_sys::lock::{Mutex, RwLock};
 use crate::failure::Failure;
 use crate::handles::{self, Handles, unknown};
 use crate::opened::Opened;
+use crate::packet::Owned;
 use crate::pinned::Pin;
 use crate::regions::Regions;
 use crate::registered::Registered;
@@ -45,6 +47,8 @@ pub(crate) struct Process {
     pub(crate) pools: Handles<Overlays>,
     pub(crate) overlays: Handles<Taken>,
     pub(crate) pins: Handles<Pin>,
+    pub(crate) networks: Handles<Network>,
+    pub(crate) packets: Handles<Owned>,
 }
 
 /// A server that requests can be made of.
@@ -114,6 +118,8 @@ impl Process {
             pools: Handles::new("pool", child_from),
             overlays: Handles::new("overlay buffer", child_from),
             pins: Handles::new("pin", child_from),
+            networks: Handles::new("network", child_from),
+            packets: Handles::new("packet", child_from),
         }
     }
 

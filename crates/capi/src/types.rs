@@ -16,6 +16,10 @@ pub type io_pool_t = u64;
 pub type io_overlay_t = u64;
 /// A pin, from io_pin; never 0.
 pub type io_pin_t = u64;
+/// A network, from io_network_open; never 0.
+pub type io_network_t = u64;
+/// A packet of a network, from io_network_allocate or io_network_receive; never 0.
+pub type io_packet_t = u64;
 /// A data passing scheme: one of IO_COPY to IO_FRAGMENT, or IO_DEFAULT.
 pub type io_scheme_t = u32;
 

@@ -213,30 +213,30 @@ impl Network {
         Ok(Some(self.packet(incoming.buffer, incoming.len, incoming.sum)))
     }
 
-    /// The same, and waits for one at most so long.
+    /// The same, and waits for one: at most so long, or as long as it takes.
     ///
     /// # Errors
     /// As [`Network::receive`].
-    pub fn receive_timeout(&self, time: Duration) -> Result<Option<Packet>, Errno> {
-        let until = Instant::now() + time;
+    pub fn receive_timeout(&self, time: Option<Duration>) -> Result<Option<Packet>, Errno> {
+        let until = time.and_then(|time| Instant::now().checked_add(time));
         loop {
             let received = self.receive()?;
-            let left = until.saturating_duration_since(Instant::now());
-            if received.is_some() || left.is_zero() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if received.is_some() || left.is_some_and(|left| left.is_zero()) {
                 return Ok(received);
             }
             self.wait(left)?;
         }
     }
 
-    /// Waits until the adapter may have something, at most so long: a packet, or room. It is for a thread that has just found neither, and
+    /// Waits until the adapter may have something, a packet or room, at most so long. It is for a thread that has just found neither, and
     /// may return sooner.
     ///
     /// # Errors
     /// ECHILD in a child made by fork; the kernel's.
-    pub fn wait(&self, time: Duration) -> Result<(), Errno> {
+    pub fn wait(&self, time: Option<Duration>) -> Result<(), Errno> {
         if self.0.lock()?.driver.rings().arm() {
-            any_readable([self.0.descriptor.as_fd()], Some(time)).map_err(|error| error.errno)?;
+            any_readable([self.0.descriptor.as_fd()], time).map_err(|error| error.errno)?;
         }
         Ok(())
     }
@@ -248,6 +248,14 @@ impl Network {
     pub fn set_summing(&self, sums: bool) -> Result<(), Errno> {
         self.0.lock()?.sums = sums;
         Ok(())
+    }
+
+    /// Whether they are.
+    ///
+    /// # Errors
+    /// ECHILD in a child made by fork.
+    pub fn is_summing(&self) -> Result<bool, Errno> {
+        Ok(self.0.lock()?.sums)
     }
 
     /// What has become of packets so far.
@@ -297,15 +305,15 @@ impl Packet {
     }
 
     /// Has the Internet checksum of all its bytes stored in two of them, from `at` on, when it is sent: while the packet is copied, where it
-    /// is. The two count as zeros.
+    /// is. The two count as zeros. With none, which is so at first, nothing is stored.
     ///
     /// # Errors
     /// EINVAL: `at` is odd, or the two bytes are not there.
-    pub fn set_checksum_at(&mut self, at: usize) -> Result<(), Errno> {
-        if !at.is_multiple_of(2) || self.len < 2 || at > self.len - 2 {
+    pub fn set_checksum_at(&mut self, at: Option<usize>) -> Result<(), Errno> {
+        if at.is_some_and(|at| !at.is_multiple_of(2) || self.len < 2 || at > self.len - 2) {
             return Err(Errno::INVAL);
         }
-        self.checksum_at = Some(at);
+        self.checksum_at = at;
         Ok(())
     }
 

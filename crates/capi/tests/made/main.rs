@@ -24,6 +24,8 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
         "outboard.rs",
         "pinned.rs",
         "pin.rs",
+        "packet.rs",
+        "network.rs",
     ];
     let (header, config) = ("genie.h", "cbindgen.toml");
     Library::ensure(&[Library { name: "libgenie", header, config, sources, prefix: None }]);
@@ -37,8 +39,10 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
     use genie_capi::connect::{Connecting, Layout};
     use genie_capi::interface::{Options, Thresholds};
     use genie_capi::messages::{Message, ReplyMessage, ServerBuffer};
+    use genie_capi::network::{NetworkCounters, NetworkOptions};
     use genie_capi::outboard::OutboardData;
     use genie_capi::overlay::PoolOptions;
+    use genie_capi::packet::Packet;
     use genie_capi::pinned::PinnedBytes;
     use genie_capi::server::ServiceMapping;
     use genie_capi::taken::OverlayBuffer;
@@ -77,6 +81,9 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
         "io_overlay_buffer" OverlayBuffer, segv;
         "io_outboard_data" OutboardData, free;
         "io_pinned_bytes" PinnedBytes, segv;
+        "io_network_options" NetworkOptions, header_length;
+        "io_network_counters" NetworkCounters, unfit;
+        "io_packet" Packet, checksum;
     }
     let checked = include_str!("../../ctests/layout.c");
     assert!(checked.contains(&layout), "ctests/layout.c does not have\n{layout}");
