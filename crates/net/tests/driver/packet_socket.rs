@@ -181,11 +181,13 @@ fn a_child_made_by_fork_gets_errors_and_its_parent_the_frames() {
     assert_eq!(taken(&mut rings, 1)[0][42..], *b"parent");
 }
 
+type Opening = fn(&str, &End) -> Option<Box<dyn Rings>>;
+
 /// Regression: a packet socket kept as many frames as there was room for, and then had none for ever.
 #[test]
 fn what_is_sent_while_there_is_no_link_is_dropped_by_either_driver() {
     let test = "what_is_sent_while_there_is_no_link_is_dropped_by_either_driver";
-    let drivers: [fn(&str, &End) -> Option<Box<dyn Rings>>; 2] = [
+    let drivers: [Opening; 2] = [
         |_, end| Some(Box::new(open(end))),
         |test, end| Some(Box::new(open_in(&space(), test, end, &small())?)),
     ];

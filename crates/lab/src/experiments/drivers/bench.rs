@@ -133,7 +133,7 @@ impl Bench {
                 Timed::Sending => rest(GAP),
                 Timed::Receiving => {
                     self.control.generate(len, 1, Duration::ZERO)?;
-                    self.network.wait(PATIENCE).map_err(failed)?;
+                    self.network.wait(Some(PATIENCE)).map_err(failed)?;
                 }
                 Timed::Awakened => {}
             }
@@ -176,7 +176,7 @@ impl Bench {
 
     fn awaited(&self) -> Result<Packet> {
         let none = || Error::Peer("no packet has come within 10 s".to_owned());
-        self.network.receive_timeout(PATIENCE).map_err(failed)?.ok_or_else(none)
+        self.network.receive_timeout(Some(PATIENCE)).map_err(failed)?.ok_or_else(none)
     }
 }
 
