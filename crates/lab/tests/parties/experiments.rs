@@ -11,7 +11,7 @@ use crate::transfers::has_xdp;
 const OPTIONS: Options = Options { smoke: true, granule: Granule::Base, seed: 1 };
 
 /// Those whose parties and partners are the ones of this test, and those that need none.
-const IDS: [&str; 11] = [
+const IDS: [&str; 12] = [
     "latency",
     "latency-short",
     "cpu",
@@ -23,6 +23,7 @@ const IDS: [&str; 11] = [
     "fbufs-mapwr",
     "ttcp",
     "ftp",
+    "drivers",
 ];
 
 pub(crate) fn every_experiment_measures_all_its_steps_and_judges_all_its_claims() {
