@@ -102,8 +102,15 @@ impl Bench {
             Generator::fill(number, monotonic_time(), &mut bytes);
             self.send(&bytes)?;
         }
-        thread::sleep(PAUSE);
-        whole(&self.control.report()?.tally)?;
+        let begun = Instant::now();
+        let sent = loop {
+            let tally = self.control.report()?.tally;
+            if tally.arrived >= VERIFIED || begun.elapsed() > PATIENCE {
+                break tally;
+            }
+            thread::sleep(PAUSE);
+        };
+        whole(&sent)?;
         let sink = Sink::new(VERIFIED, 0, Clock::default());
         self.control.generate(len, VERIFIED, Duration::ZERO)?;
         for _ in 0..VERIFIED {
