@@ -62,7 +62,8 @@ impl Adapter for Native {
     }
 
     fn free(&self) -> Free {
-        let segments = self.free.load(Ordering::Relaxed);
+        // Those that have come back are in the ring when somebody looks for frames.
+        let segments = self.free.load(Ordering::Relaxed) + self.pool.free();
         Free { segments, bytes: segments * self.pool.preferred().len }
     }
 

@@ -81,6 +81,19 @@ fn place(buffer: &Buffer) -> (u64, usize) {
     (number, offset / 4096)
 }
 
+/// Regression: a buffer that came back after the last look for frames was not counted until the next one.
+#[test]
+fn buffers_that_have_come_back_are_free() {
+    let Some(mut bench) = Bench::new("buffers_that_have_come_back_are_free", &small()) else { return };
+    let (all, socket) = (bench.datagrams.free(), bench.socket(PORT));
+    let buffer = bench.buffer(OFFSET, LEN);
+    let pending = socket.submit(In::owned(Scheme::EmulatedCopy, buffer)).expect("a request");
+    bench.send(PORT, &[pattern(1, LEN)]);
+    assert_ne!(bench.datagrams.free(), all, "one is out");
+    drop(received(pending));
+    assert_eq!(bench.datagrams.free(), all);
+}
+
 #[test]
 fn a_datagram_changes_places_with_the_clients_page_and_no_other_page_comes_into_the_ring() {
     let test = "a_datagram_changes_places_with_the_clients_page_and_no_other_page_comes_into_the_ring";
