@@ -21,6 +21,10 @@ use crate::signals::Stop;
 /// serve), or the kernel's own socket (--socket). What one side sends, the other side counts: run genie net receive on one host, and
 /// then genie net send on the other one. An interface is driven by AF_XDP or by a packet socket, for which the process needs
 /// capabilities: genie doctor says which ones are missing.
+///
+/// The summary says how many bytes were copied: by data passing, between the command's memory and the datagram server's, and by driver and
+/// kernel, to and from the interface's rings and behind them. The latter is not known of a server in another process, and neither of a
+/// socket of the kernel's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -15,7 +15,7 @@ mod assembly;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
-use crate::error::last_errno;
+use crate::error::{DRIVERS_NEED, last_errno};
 use crate::mmap::Mapping;
 use crate::{Errno, Error, Result};
 
@@ -39,8 +39,6 @@ const NATIVE: u32 = 1 << 2;
 
 /// More than a program can add to a frame.
 const PAGE: usize = 4096;
-
-const RIGHTS: &str = "run as root, or with CAP_BPF and CAP_NET_ADMIN; `genie doctor` tells";
 
 /// What an XDP program says of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,7 +178,7 @@ fn make<const COMMAND: u32, T: Argument<COMMAND>>(mut argument: T) -> std::resul
 fn failed(command: &'static str, subject: impl Into<String>, errno: Errno) -> Error {
     let error = Error::new(command, subject, errno);
     match errno {
-        Errno::PERM | Errno::ACCESS => error.with_remedy(RIGHTS),
+        Errno::PERM | Errno::ACCESS => error.with_remedy(DRIVERS_NEED),
         Errno::NOSYS => error.with_remedy("use a kernel built with CONFIG_BPF_SYSCALL"),
         _ => error,
     }

@@ -42,6 +42,11 @@ impl Error {
     }
 }
 
+/// What can be done by who lacks a right that a driver of an interface needs.
+pub(crate) const DRIVERS_NEED: &str = "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF, and a packet socket CAP_NET_RAW: run as root, or \
+                                       `setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM`, or try packet sockets in a network of your own, \
+                                       by `unshare -rn`; `genie doctor` says which are missing";
+
 /// The reason why this thread's last call through the C library failed.
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)

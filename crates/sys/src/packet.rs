@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, sockopt};
 
-use crate::error::last_errno;
+use crate::error::{DRIVERS_NEED, last_errno};
 use crate::fork::Maker;
 use crate::mmap::Mapping;
 use crate::unshared::Unshared;
@@ -34,9 +34,6 @@ mod filter;
 
 pub use filter::Filter;
 
-/// What is to be done by who may open no packet socket.
-const NEEDS_RAW: &str = "it needs CAP_NET_RAW in the interface's namespace: `setcap cap_net_raw+ep PROGRAM`, or try in a namespace of your own, \
-                         by `unshare -rn`";
 /// What an Ethernet puts before a packet: two stations, a type, and perhaps the tag of a virtual network.
 const LINK_HEADER: usize = 18;
 /// What a slot has before its frame at most.
@@ -97,7 +94,7 @@ impl Packets {
         let failed = |call, errno| Error::new(call, format!("a packet socket at {interface}"), errno);
         let kind = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, kind, None)
-            .map_err(|errno| failed("socket", errno).with_remedy(NEEDS_RAW))?;
+            .map_err(|errno| failed("socket", errno).with_remedy(DRIVERS_NEED))?;
         let set = |option, value: c_int| set(&socket, libc::SOL_PACKET, option, &value);
         let frame_most = mtu + LINK_HEADER;
         let ring = Ring::for_frames(frame_most);
@@ -408,7 +405,7 @@ impl Claim {
 pub fn without_rings(interface: &str, index: u32) -> crate::Result<OwnedFd> {
     let failed = |call, errno| Error::new(call, format!("a packet socket at {interface}"), errno);
     let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)
-        .map_err(|errno| failed("socket", errno).with_remedy(NEEDS_RAW))?;
+        .map_err(|errno| failed("socket", errno).with_remedy(DRIVERS_NEED))?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)
         .and_then(|()| bind(&socket, index))
         .map_err(|errno| failed("bind", errno))?;

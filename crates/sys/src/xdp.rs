@@ -26,6 +26,7 @@ use rustix::net::xdp::{
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 
+use crate::error::DRIVERS_NEED;
 use crate::mmap::Mapping;
 use crate::{Errno, Error, Result};
 
@@ -34,7 +35,6 @@ pub use sending::{Extent, Sending};
 /// For how long the kernel may keep a queue after its socket was closed.
 const UNBINDING: Duration = Duration::from_millis(500);
 
-const RIGHTS: &str = "run as root, or with CAP_NET_RAW; `genie doctor` tells";
 const LOCKED: &str = "raise the limit of locked memory: `ulimit -l`";
 
 /// The length of chunks, the longest that the kernel takes: a part to be sent is in one.
@@ -392,7 +392,7 @@ impl<T: Copy> Consumer<T> {
 fn failed(call: &'static str, len: usize, errno: Errno) -> Error {
     let error = Error::new(call, format!("an AF_XDP socket with {len} bytes"), errno);
     match errno {
-        Errno::PERM | Errno::ACCESS => error.with_remedy(RIGHTS),
+        Errno::PERM | Errno::ACCESS => error.with_remedy(DRIVERS_NEED),
         Errno::NOBUFS | Errno::AGAIN => error.with_remedy(LOCKED),
         Errno::AFNOSUPPORT => error.with_remedy("use a kernel built with CONFIG_XDP_SOCKETS"),
         _ => error,

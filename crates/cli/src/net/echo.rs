@@ -5,6 +5,7 @@ use super::figures::Figures;
 use super::means::Means;
 use super::receive::LOOK;
 use crate::failure::Failure;
+use crate::number;
 
 /// Send every datagram that comes back to its sender, until interrupted.
 ///
@@ -12,6 +13,7 @@ use crate::failure::Failure;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The port.
+    #[arg(value_parser = number::within::<u16>(1..=65_535))]
     port: u16,
     #[command(flatten)]
     means: Means,

@@ -208,7 +208,8 @@ impl Summary {
             counts.damaged.to_string(),
         ]);
         let mut text = tables::text(&table);
-        let mut notes = format!("{} by {}", self.operation, self.by);
+        let none = if counts.datagrams == 0 { "nothing was " } else { "" };
+        let mut notes = format!("{none}{} by {}", self.operation, self.by);
         if self.verified {
             notes += "; the data was verified";
         }

@@ -38,8 +38,14 @@ impl Kernel {
             (Some(bound), _) => bound,
             (None, _) => bind(any[1]),
         };
-        let socket =
-            bound.map_err(|error| Failure::could_not(format!("port {port} cannot be opened: {error}")))?;
+        let socket = bound.map_err(|error| {
+            let what_to_do = match error.kind() {
+                ErrorKind::AddrInUse => "; `ss -ulpn` says who has it",
+                ErrorKind::PermissionDenied => "; it needs CAP_NET_BIND_SERVICE: use one from 1,024 on",
+                _ => "",
+            };
+            Failure::could_not(format!("port {port} cannot be opened: {error}{what_to_do}"))
+        })?;
         Ok(Self { socket, batch, waiting: Vec::with_capacity(batch), to, idle: Vec::new(), timeout: None })
     }
 

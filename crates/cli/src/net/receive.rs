@@ -8,6 +8,7 @@ use super::figures::Figures;
 use super::means::Means;
 use super::numbered::{Header, Kind};
 use crate::failure::Failure;
+use crate::number;
 
 /// How long one look for a datagram takes at most: then it is seen whether the user has asked for the end.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -19,6 +20,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The port.
+    #[arg(value_parser = number::within::<u16>(1..=65_535))]
     port: u16,
     #[command(flatten)]
     means: Means,

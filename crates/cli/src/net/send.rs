@@ -56,7 +56,10 @@ fn len(text: &str) -> Result<usize, String> {
 
 /// Sends, and prints the figures.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let unknown = |why| Failure::could_not(format!("{} is no HOST:PORT that is known: {why}", args.to));
+    let unknown = |why| {
+        let message = format!("{} is no HOST:PORT, such as 192.0.2.1:5000 or [fd00::1]:5000: {why}", args.to);
+        Failure::could_not(message)
+    };
     let mut found = args.to.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
     let to = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;
     let stop = Stop::at_signal()?;
@@ -66,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let sender = Sender { args, to, run, begun: Instant::now(), stop };
     let sent = sender.send(&mut *end, &mut figures)?;
     sender.tell_end(&mut *end, sent)?;
-    let operation = if args.echo { "sent and come back" } else { "sent" };
+    let operation = if args.echo { "sent and received again" } else { "sent" };
     figures.summary(operation, &*end, args.echo && args.verify).print(args.means.json)
 }
 

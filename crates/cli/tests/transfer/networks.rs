@@ -189,6 +189,8 @@ fn what_cannot_be_driven_is_an_error_that_says_what_is_lacking() {
         let error = refused(&Vec::from_iter(["front", "genie-none"].into_iter().chain(clients)), 2);
         assert!(error.contains("port 7000"), "{error}");
     }
+    let error = refused(&["receive", "0", "--socket"], 2);
+    assert!(error.contains("from 1"), "{error}");
     let error = refused(&["receive", PORT], 2);
     assert!(error.contains("--socket"), "{error}");
     let error = refused(&["receive", PORT, "--server", "nobody"], 1);

@@ -204,7 +204,10 @@ impl Clients {
             let claimed = if is_taken { Err(Errno::ADDRINUSE) } else { self.claims.set(*port, true) };
             if let Err(errno) = claimed {
                 self.release(&ports[..at]);
-                return Err(genie_sys::Error::new("claim", format!("port {port}"), errno));
+                let error = genie_sys::Error::new("claim", format!("port {port}"), errno);
+                let is_taken = errno == Errno::ADDRINUSE;
+                let remedy = "another client has it, or a socket of the kernel's: see `ss -ulpn`";
+                return Err(if is_taken { error.with_remedy(remedy) } else { error });
             }
         }
         Ok(())

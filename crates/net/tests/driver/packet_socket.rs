@@ -154,7 +154,7 @@ fn who_lacks_the_right_is_told_which_and_what_to_do() {
         set_capabilities(None, sets).expect("less is allowed");
         PacketSocket::open("genie0", &[ours.v4.into()]).expect_err("it lacks the right")
     });
-    for word in ["genie0", "CAP_NET_RAW", "setcap", "unshare -rn"] {
+    for word in ["genie0", "CAP_NET_RAW", "setcap", "unshare -rn", "genie doctor"] {
         assert!(error.to_string().contains(word), "{error}");
     }
     let open = |name: &str| {
