@@ -15,7 +15,7 @@
 //! the descriptors of those flows alone that can go on.
 //! Invariants: an end is the source of at most one flow. A packet that was taken from a source goes to the sink, waits in the flow's queue, or
 //! is counted as dropped. A flow that holds takes nothing for which it has no room.
-//! Trust: packets are anybody's. A tap that panics ends its flow, and so does a failing end; other flows go on.
+//! Trust: packets are anybody's. A tap or a driver that panics ends its flow, and so does a failing end; other flows go on.
 //! Limits: a packet that the sink never takes, since it is too long, is dropped and counted. Checksums that a sender's kernel has left to a
 //! device stay undone. Threads sleep by `poll`, not epoll, since what is waited for changes with each sleep, and files are allowed.
 //! Source: Murphy, Zeadally, Adams, *An Analysis of Process and Memory Models* (USENIX 1996), "Context-Switch Avoidance" (kproc). Differs: the

@@ -146,4 +146,8 @@ impl Rings for PacketSocket {
     fn counters(&self) -> Counters {
         Counters { dropped: self.packets.dropped(), ..self.counters }
     }
+
+    fn copied(&self) -> u64 {
+        self.counters.sent_bytes + self.counters.copied_by_kernel
+    }
 }

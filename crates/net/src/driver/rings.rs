@@ -100,6 +100,13 @@ pub trait Rings: Send {
 
     /// What has become of the frames so far.
     fn counters(&self) -> Counters;
+
+    /// How many bytes were copied so far, into the ring and by the kernel. It is asked for each packet: where [`Rings::counters`] makes a
+    /// system call, this makes none.
+    fn copied(&self) -> u64 {
+        let Counters { sent_bytes, copied_by_kernel, .. } = self.counters();
+        sent_bytes + copied_by_kernel
+    }
 }
 
 /// Takes what another one may do later for nothing done yet.

@@ -394,8 +394,12 @@ impl Rings for Xdp {
     }
 
     fn counters(&self) -> Counters {
-        let Counters { sent_bytes, received_bytes, .. } = self.counters;
-        let copied_by_kernel = if self.is_zero_copy { 0 } else { sent_bytes + received_bytes };
+        let copied_by_kernel = self.copied() - self.counters.sent_bytes;
         Counters { dropped: self.socket.dropped(), copied_by_kernel, ..self.counters }
+    }
+
+    fn copied(&self) -> u64 {
+        let Counters { sent_bytes, received_bytes, .. } = self.counters;
+        sent_bytes + if self.is_zero_copy { 0 } else { sent_bytes + received_bytes }
     }
 }

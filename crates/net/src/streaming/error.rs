@@ -30,6 +30,14 @@ pub enum Error {
         /// The sink's name.
         to: String,
     },
+    /// The driver of one of its ends has panicked.
+    #[error("a driver of the flow from {from} to {to} has panicked")]
+    Driver {
+        /// The source's name.
+        from: String,
+        /// The sink's name.
+        to: String,
+    },
     /// The source is another flow's already, or the same as the sink.
     #[error(
         "{end} cannot be the flow's source: it is its sink, or another flow's source; close that one first"

@@ -54,7 +54,8 @@ pub struct Statistics {
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes that were copied on the way: into a sink's memory, a queue's packets, or a file, or out of a file.
+    /// Bytes that were copied on the way: into the queue, and what the drivers of both ends say of themselves and of the kernel
+    /// ([`Rings::copied`](crate::driver::Rings::copied)).
     pub copied: u64,
     /// Packets that were dropped.
     pub dropped: u64,

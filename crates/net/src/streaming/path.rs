@@ -163,12 +163,12 @@ impl Path {
             return 0;
         }
         let mut done = Statistics::default();
-        let turn = match (role, self.how.style) {
+        let turn = self.guarded(|| match (role, self.how.style) {
             (Role::Reaper, Style::Synchronous) => self.pass_on(&mut done),
             (Role::Reaper, Style::Asynchronous) => self.enqueue(&mut done),
             (Role::Scheduler, _) => self.forward(&mut done),
-        };
-        let (moved, end) = match turn {
+        });
+        let (moved, end) = match turn.and_then(|turn| turn) {
             Ok((moved, is_over)) => (moved, is_over.then_some(Ok(()))),
             Err(error) => (0, Some(Err(error))),
         };
@@ -179,6 +179,18 @@ impl Path {
         }
         end.into_iter().for_each(|end| self.end(end));
         moved
+    }
+
+    /// Runs what calls a driver, which may be the program's own: its panic ends this flow, and not the thread of all.
+    fn guarded<T>(&self, run: impl FnOnce() -> T) -> Result<T, Error> {
+        let result = catch_unwind(AssertUnwindSafe(run));
+        // A driver may have forked.
+        genie_sys::thread::end_copy();
+        result.map_err(|payload| {
+            // Dropping it might panic again.
+            std::mem::forget(payload);
+            Error::Driver { from: self.source.name(), to: self.sink.name() }
+        })
     }
 
     fn count(&self, done: &Statistics) {
@@ -205,16 +217,15 @@ impl Path {
             if most == 0 {
                 break;
             }
+            let before = source.copied();
             let took = source.take(most, &mut |frame| {
                 if result.is_err() {
                     done.dropped += 1;
                     return;
                 }
-                if self.source.is_file() {
-                    done.copied += frame.len() as u64;
-                }
                 result = frame.show(|data| self.put(data, &mut tap, &mut **sink, done));
             });
+            done.copied += source.copied() - before;
             let took = or_later(took, 0).map_err(|errno| self.source_failed(errno))?;
             std::mem::replace(&mut result, Ok(()))?;
             moved += took;
@@ -237,6 +248,7 @@ impl Path {
             WhenFull::Drop => self.how.quantum,
         };
         self.hold(most == 0, done);
+        let before = source.copied();
         let took = source.take(most, &mut |frame| {
             let mut queue = self.queue.lock();
             if queue.waiting.len() >= self.how.queue {
@@ -246,9 +258,10 @@ impl Path {
             let mut packet = queue.spare.pop().unwrap_or_default();
             packet.clear();
             frame.show(|data| data.append_to(&mut packet));
-            done.copied += packet.len() as u64 * (1 + u64::from(self.source.is_file()));
+            done.copied += packet.len() as u64;
             queue.waiting.push_back(packet);
         });
+        done.copied += source.copied() - before;
         let took = or_later(took, 0).map_err(|errno| self.source_failed(errno))?;
         self.has_ended.store(source.is_over(), Ordering::Release);
         if took > 0 || source.is_over() {
@@ -320,17 +333,16 @@ impl Path {
                 return Err(Error::Tap { from: self.source.name(), to: self.sink.name() });
             }
         }
+        let before = sink.copied();
         let is_put = match sink.put(data) {
             Ok(false) => or_later(sink.send(), ()).and_then(|()| sink.put(data)),
             result => result,
         };
+        done.copied += sink.copied() - before;
         match is_put {
             Ok(true) => {
-                let len = data.len() as u64;
                 done.packets += 1;
-                done.bytes += len;
-                // To a file's descriptor a packet goes by memory of this process's own.
-                done.copied += len * (1 + u64::from(self.sink.is_file()));
+                done.bytes += data.len() as u64;
             }
             Ok(false) | Err(Errno::MSGSIZE) => done.dropped += 1,
             Err(errno) => {

@@ -239,6 +239,24 @@ fn a_tap_sees_each_packet_once_and_its_panic_ends_its_flow_alone() {
     }
 }
 
+/// It ended the thread of all flows.
+#[test]
+fn a_driver_that_panics_ends_its_flow_alone() {
+    for style in STYLES {
+        let streaming = streaming();
+        let ((source, from), (sink, to)) = (fake("from", 0), fake("to", 1000));
+        let ((other, other_from), (_, other_to)) = (fake("other", 0), fake("its sink", 1000));
+        sink.change(|state| state.sees = Some(Box::new(|_| panic!("this is what is tested"))));
+        let good = started(&streaming, &other_from, &other_to, how(style, WhenFull::Hold));
+        let flow = started(&streaming, &from, &to, how(style, WhenFull::Hold));
+        source.bring([vec![1]]);
+        let expected = Error::Driver { from: "from".to_owned(), to: "to".to_owned() };
+        assert_eq!(flow.wait(LONG), Err(expected));
+        other.bring([vec![1]]);
+        until("the other flow goes on", || good.statistics().packets == 1);
+    }
+}
+
 #[test]
 fn a_tap_may_stop_its_flow() {
     let ((source, from), (_sink, to)) = (fake("from", 0), fake("to", 1000));

@@ -25,6 +25,13 @@ pub(in crate::streaming) enum Look {
 impl Path {
     /// Adds the descriptors that are to wake the thread, and says when it is to look again.
     pub(in crate::streaming) fn wait_for<'p>(&'p self, role: Role, polled: &mut Vec<PollFd<'p>>) -> Look {
+        self.guarded(|| self.look(role, polled)).unwrap_or_else(|error| {
+            self.end(Err(error));
+            Look::Now
+        })
+    }
+
+    fn look<'p>(&'p self, role: Role, polled: &mut Vec<PollFd<'p>>) -> Look {
         let is_synchronous = self.how.style == Style::Synchronous;
         match role {
             Role::Reaper if is_synchronous => {
@@ -90,10 +97,11 @@ impl Path {
 
     /// The sink has told that it is gone.
     pub(in crate::streaming) fn lose_sink(&self) {
-        let mut sink = self.sink.lock();
-        sink.arm();
-        let errno = sink.room().err().unwrap_or(Errno::PIPE);
-        drop(sink);
-        self.end(Err(self.sink_failed(errno)));
+        let errno = self.guarded(|| {
+            let mut sink = self.sink.lock();
+            sink.arm();
+            sink.room().err().unwrap_or(Errno::PIPE)
+        });
+        self.end(Err(errno.map_or_else(|error| error, |errno| self.sink_failed(errno))));
     }
 }
