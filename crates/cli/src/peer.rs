@@ -1,7 +1,7 @@
 //! `genie peer`: the other side of a measurement, in a process of its own, which `genie compare` and `genie lab` start.
 
 use genie_lab::error::Error;
-use genie_lab::{parties, transport};
+use genie_lab::{cards, parties, transport};
 
 use crate::failure::Failure;
 
@@ -19,6 +19,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let result = match args.role.as_deref() {
         Some(parties::ROLE) => parties::run(args.cpu),
+        Some(cards::ROLE) => cards::run(args.cpu),
         Some(transport::ROLE) => transport::run(args.cpu),
         Some(genie_baselines::ROLE) => genie_baselines::run(args.cpu),
         _ => Err(Error::NoLink),

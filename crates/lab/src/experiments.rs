@@ -44,6 +44,7 @@ mod projection;
 mod reading;
 mod servers;
 mod single_copy_tcp;
+mod streaming;
 mod sweep;
 #[cfg(test)]
 pub(crate) mod synthetic;
@@ -74,6 +75,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &single_copy_tcp::SINGLE_COPY_TCP,
     &udp::UDP,
     &drivers::DRIVERS_OF_PAPER,
+    &streaming::STREAMING,
 ];
 
 /// The experiment of that id.

@@ -5,6 +5,7 @@
 
 pub mod amounts;
 pub mod call;
+pub mod cards;
 pub mod circumstances;
 pub mod client_buffer;
 pub mod clock;

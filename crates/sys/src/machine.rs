@@ -4,6 +4,7 @@
 //! Limits: CPU sets of at most 1024 CPUs.
 
 mod others;
+mod real_time;
 mod turns;
 
 use std::marker::PhantomData;
@@ -18,6 +19,7 @@ use crate::inspect::read_text;
 use crate::{Error, Result, cgroup};
 
 pub use others::OtherPrograms;
+pub use real_time::RealTime;
 pub use turns::{Turns, on_two_cpus, ping_pong};
 
 const ONLINE_CPUS: &str = "/sys/devices/system/cpu/online";

@@ -9,7 +9,7 @@ mod transfers;
 
 use std::process::ExitCode;
 
-use genie_lab::{parties, peer, transport};
+use genie_lab::{cards, parties, peer, transport};
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
@@ -18,7 +18,11 @@ fn main() -> ExitCode {
         let role = words.next();
         // The name of the option comes first.
         let cpu = words.nth(1).and_then(|cpu| cpu.parse().ok());
-        let run = if role.as_deref() == Some(transport::ROLE) { transport::run } else { parties::run };
+        let run = match role.as_deref() {
+            Some(transport::ROLE) => transport::run,
+            Some(cards::ROLE) => cards::run,
+            _ => parties::run,
+        };
         return match run(cpu) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,

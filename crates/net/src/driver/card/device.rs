@@ -24,7 +24,7 @@ use crate::wire::{Clock, Station};
 
 /// How many packets or records it goes on with before it looks at the rest.
 const BATCH: usize = 32;
-/// The kernel wakes a thread that sleeps up to this late; so the rest of a wait is spun.
+/// The kernel wakes a thread that sleeps up to this late; so the rest of a wait is spun, unless it is told otherwise.
 const SPIN: Duration = Duration::from_micros(100);
 /// How many latencies a part of a report has.
 const PART: usize = 4096;
@@ -41,6 +41,9 @@ pub struct Device {
     sink: Sink,
     reflects: bool,
     record: Record,
+    spin: Duration,
+    /// Whether others may run between two looks.
+    yields: bool,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +84,15 @@ impl Device {
             sink: Sink::new(0, 0, Clock::default()),
             reflects: false,
             record: Record::new(),
+            spin: SPIN,
+            yields: false,
         })
+    }
+
+    /// Has it look for so long before it sleeps, in place of 100 µs, and let others run between two looks: it shares its CPU with other devices.
+    #[must_use]
+    pub fn yielding_for(self, spin: Duration) -> Self {
+        Self { spin, yields: true, ..self }
     }
 
     /// Works until the host has gone.
@@ -89,14 +100,19 @@ impl Device {
     /// # Errors
     /// The host has broken the rules; the kernel's.
     pub fn run(mut self) -> Result<()> {
-        let spin = Spin::new(SPIN);
+        let (spin, mut busy) = (Spin::new(self.spin), monotonic_time());
         for turn in 0u64.. {
             let worked = self.serve_host()? + self.generate()?;
-            if worked == 0 {
+            if worked > 0 {
+                busy = if self.yields { monotonic_time() } else { busy };
+            } else if self.yields && monotonic_time() < busy + self.spin {
+                std::thread::yield_now();
+            } else {
                 let due = self.next_due();
                 let until = |_: &Self| due.is_some_and(|due| monotonic_time() >= due);
-                if !spin.until(|| self.ends.consumer.is_ready() || until(&self)) {
+                if self.yields || !spin.until(|| self.ends.consumer.is_ready() || until(&self)) {
                     self.sleep(due)?;
+                    busy = monotonic_time();
                 }
             }
             if (worked == 0 || turn.is_multiple_of(64)) && !self.obey()? {
@@ -112,7 +128,7 @@ impl Device {
     }
 
     fn sleep(&mut self, due: Option<Duration>) -> Result<()> {
-        let time = due.map(|due| due.saturating_sub(monotonic_time()).saturating_sub(SPIN));
+        let time = due.map(|due| due.saturating_sub(monotonic_time()).saturating_sub(self.spin));
         let consumer = &mut self.ends.consumer;
         if time != Some(Duration::ZERO) && consumer.arm(Mode::Descriptor) {
             let slept = any_readable([consumer.as_fd(), self.control.as_fd()], time);
