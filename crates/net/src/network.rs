@@ -104,7 +104,8 @@ pub struct Unsent {
 
 impl Network {
     /// A network with two copies each way: between packets and message blocks, and between blocks and the adapter. The blocks pass the
-    /// stream's modules by reference.
+    /// stream's modules by reference. What finds no room in the adapter waits in the stream, and goes on when the program sends or receives;
+    /// a network that ends loses it.
     ///
     /// # Errors
     /// The limits on memory and descriptors.

@@ -36,7 +36,7 @@ use genie_ring::{Bells, Ends, Mode, Record, Side};
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
 use genie_sys::lock::Mutex;
-use genie_sys::socket::{Received, Socket};
+use genie_sys::socket::Received;
 use genie_sys::{Errno, Error, Result};
 
 use super::{Counters, Rings};
@@ -47,6 +47,7 @@ use memory::Memory;
 use words::{BUFFER, CAME, Command, FIFOS, GIVE, HELLO, POOL, SENT, TRANSMIT, parse, words};
 
 pub use device::Device;
+pub use genie_sys::socket::Socket;
 pub use words::Report;
 
 /// How long a device may take to answer.

@@ -9,7 +9,7 @@ use crate::driver::Rings;
 /// What has become of a network's packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that were sent.
+    /// Packets that were sent, with those that wait in a stream.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
