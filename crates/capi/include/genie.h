@@ -485,7 +485,7 @@ struct io_packet {
 
 // What has become of a network's packets.
 struct io_network_counters {
-    // Packets that were sent.
+    // Packets that were sent, with those that wait in a queue.
     uint64_t sent;
     // Their bytes.
     uint64_t sent_bytes;
@@ -1157,7 +1157,8 @@ int io_network_allocate(io_network_t network,
 // Internet checksum is stored in two bytes, which count as zeros, while it is copied where it is; IO_NO_CHECKSUM stores none.
 //
 // A packet that the network cannot send from where it lies is copied once more: another network's, or one that a network without copies has
-// received.
+// received. With two copies, a packet that finds no room in the card waits in a queue, and goes on when the program sends or receives; a
+// network that is closed loses it.
 //
 // Errors: EAGAIN (there is no room: see io_network_wait), EBADF (there is no such network or packet, or it was sent or freed before), ECHILD,
 // EINVAL (there are no two bytes at checksum_at), ENODEV, EPROTO. The packet is still the program's.

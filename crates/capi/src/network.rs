@@ -51,7 +51,7 @@ pub struct NetworkOptions {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct NetworkCounters {
-    /// Packets that were sent.
+    /// Packets that were sent, with those that wait in a queue.
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
@@ -176,7 +176,8 @@ pub unsafe extern "C" fn io_network_allocate(
 /// Internet checksum is stored in two bytes, which count as zeros, while it is copied where it is; IO_NO_CHECKSUM stores none.
 ///
 /// A packet that the network cannot send from where it lies is copied once more: another network's, or one that a network without copies has
-/// received.
+/// received. With two copies, a packet that finds no room in the card waits in a queue, and goes on when the program sends or receives; a
+/// network that is closed loses it.
 ///
 /// Errors: EAGAIN (there is no room: see io_network_wait), EBADF (there is no such network or packet, or it was sent or freed before), ECHILD,
 /// EINVAL (there are no two bytes at checksum_at), ENODEV, EPROTO. The packet is still the program's.
