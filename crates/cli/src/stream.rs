@@ -31,8 +31,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// is written ./PATH.
 ///
 /// Several pairs of ends are several flows, which share the threads. A flow is over when its source has ended and all is in its sink;
-/// an interrupt ends all flows. Each second says how much has gone, and the end sums up: on standard output, or on standard error if
-/// data goes to standard output.
+/// an interrupt ends all flows, and so does --seconds: a source of UDP or of an interface has no end. Each second says how much has
+/// gone, and the end sums up: on standard output, or on standard error if data goes to standard output. What was copied includes what
+/// the kernel copies out of a file, a pipe or a socket, and into one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where data comes from and where it goes, in pairs.
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     /// Have another thread put packets into the sink, from a queue: one more copy, and the source is looked at meanwhile.
     #[arg(long)]
     asynchronous: bool,
-    /// Each flow's priority, of several flows: a higher one comes first.
+    /// Each flow's priority, 0 to 255, of several flows: a higher one comes first.
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = number::within::<u8>(0..=255))]
     priority: Vec<u8>,
     /// How many packets wait in the queue at most, with --asynchronous.

@@ -222,6 +222,8 @@ fn what_cannot_be_streamed_is_said_in_one_line() {
     assert!(error.contains("missing cannot be opened: No such file"), "{error}");
     let error = refused(&["tcp:127.0.0.1:1", "/dev/null"], 1);
     assert!(error.contains("tcp:127.0.0.1:1 cannot be opened: Connection refused"), "{error}");
+    let error = refused(&["tcp:127.0.0.1", "/dev/null"], 1);
+    assert!(error.contains("\"127.0.0.1\" is no HOST:PORT"), "{error}");
     let error = refused(&["net:lo", "-"], 2);
     assert!(error.contains("net:lo:PORT"), "{error}");
     let error = refused(&["net:genie-none:7", "-"], 1);

@@ -239,7 +239,13 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {
-    let found: Vec<_> = host.to_socket_addrs()?.collect();
+    let found: Vec<_> = host
+        .to_socket_addrs()
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => io::Error::other(format!("\"{host}\" is no HOST:PORT")),
+            _ => error,
+        })?
+        .collect();
     if found.is_empty() { Err(io::Error::other("the host has no address")) } else { Ok(found) }
 }
 
