@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use genie_memory::{Data, DataMut};
+use genie_sys::event::Event;
 use genie_sys::fork::Maker;
 use genie_sys::lock::{Mutex, MutexGuard};
 use genie_sys::poll::any_readable;
@@ -49,6 +50,9 @@ use stream::Stream;
 use two_copies::TwoCopies;
 
 pub use driving::Counters;
+
+/// How long a thread waits that has kept all packets that it may, while more have come, until it looks for room again.
+const TICK: Duration = Duration::from_millis(1);
 
 /// How buffers are allocated and released that are used in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -69,6 +73,8 @@ struct Inner {
     state: Mutex<State>,
     memory: Arc<Memory>,
     descriptor: OwnedFd,
+    /// Wakes those who wait: another thread may have silenced the descriptor.
+    news: Event,
     maker: Maker,
 }
 
@@ -77,6 +83,8 @@ struct State {
     driver: Box<dyn Driving>,
     counters: Counters,
     sums: bool,
+    /// How many threads wait.
+    waiting: usize,
 }
 
 /// A packet: bytes in a buffer of a network's, which may lie anywhere and in several pieces. Dropping it releases the buffer.
@@ -137,9 +145,10 @@ impl Network {
         let descriptor = descriptor.map_err(|error| {
             Error::new("dup", "a network", Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
         })?;
-        let state = State { driver: Box::new(driver), counters: Counters::default(), sums: false };
-        let maker = Maker::this_process();
-        Ok(Self(Arc::new(Inner { state: Mutex::new(state), memory, descriptor, maker })))
+        let (driver, counters) = (Box::new(driver), Counters::default());
+        let state = Mutex::new(State { driver, counters, sums: false, waiting: 0 });
+        let (news, maker) = (Event::new()?, Maker::this_process());
+        Ok(Self(Arc::new(Inner { state, memory, descriptor, news, maker })))
     }
 
     /// Allocates a packet of `len` bytes, which are whatever they are; none if all buffers are in use.
@@ -207,8 +216,14 @@ impl Network {
     /// # Errors
     /// The device is gone, or breaks the rules; ECHILD in a child made by fork.
     pub fn receive(&self) -> Result<Option<Packet>, Errno> {
-        let State { driver, counters, sums } = &mut *self.0.lock()?;
-        let Some(incoming) = driver.receive(*sums, counters)? else { return Ok(None) };
+        let mut state = self.0.lock()?;
+        let State { driver, counters, sums, waiting } = &mut *state;
+        let received = driver.receive(*sums, counters);
+        if *waiting > 0 {
+            self.0.look(&mut state);
+        }
+        let Some(incoming) = received? else { return Ok(None) };
+        let counters = &mut state.counters;
         counters.received += 1;
         counters.received_bytes += incoming.len as u64;
         Ok(Some(self.packet(incoming.buffer, incoming.len, incoming.sum)))
@@ -236,8 +251,28 @@ impl Network {
     /// # Errors
     /// ECHILD in a child made by fork; the kernel's.
     pub fn wait(&self, time: Option<Duration>) -> Result<(), Errno> {
-        if self.0.lock()?.driver.rings().arm() {
-            any_readable([self.0.descriptor.as_fd()], time).map_err(|error| error.errno)?;
+        let Inner { descriptor, news, .. } = &*self.0;
+        let mut state = self.0.lock()?;
+        if self.0.look(&mut state) {
+            return Ok(());
+        }
+        // What is there, and has no buffer, would have the descriptor wake this thread again and again.
+        let stays = state.driver.rings().has_frames();
+        state.waiting += 1;
+        drop(state);
+        let woken = if stays {
+            let time = time.map_or(TICK, |time| time.min(TICK));
+            any_readable([news.as_fd()], Some(time)).map(|[told]| told)
+        } else {
+            any_readable([descriptor.as_fd(), news.as_fd()], time).map(|[_, told]| told)
+        };
+        let mut state = self.0.lock()?;
+        state.waiting -= 1;
+        if woken.map_err(|error| error.errno)? {
+            let _ = news.clear();
+        }
+        if state.waiting > 0 {
+            self.0.look(&mut state);
         }
         Ok(())
     }
@@ -279,6 +314,17 @@ impl Inner {
     fn lock(&self) -> Result<MutexGuard<'_, State>, Errno> {
         // In a child made by fork, a thread that is not there may have the lock.
         if self.maker.is_this_process() { Ok(self.state.lock()) } else { Err(Errno::CHILD) }
+    }
+
+    /// Whether there is something for a thread that waits, and tells those who do; otherwise the descriptor will tell.
+    fn look(&self, state: &mut State) -> bool {
+        let is_armed = state.driver.rings().arm();
+        let has_news = state.driver.has_packets() || !(is_armed || state.driver.rings().has_frames());
+        if has_news && state.waiting > 0 {
+            // It fails only where the kernel has no memory.
+            let _ = self.news.signal();
+        }
+        has_news
     }
 }
 

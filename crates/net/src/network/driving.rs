@@ -70,4 +70,9 @@ pub(super) trait Driving: Debug + Send {
     fn release(&mut self, buffer: u32, counters: &mut Counters);
 
     fn rings(&mut self) -> &mut dyn Rings;
+
+    /// Whether there may be a packet to be received now.
+    fn has_packets(&mut self) -> bool {
+        self.rings().has_frames()
+    }
 }

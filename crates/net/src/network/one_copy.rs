@@ -66,6 +66,10 @@ impl Driving for OneCopy {
     fn rings(&mut self) -> &mut dyn Rings {
         &mut *self.rings
     }
+
+    fn has_packets(&mut self) -> bool {
+        self.pool.has_room() && self.rings.has_frames()
+    }
 }
 
 impl std::fmt::Debug for OneCopy {

@@ -116,6 +116,10 @@ impl Driving for TwoCopies {
     fn rings(&mut self) -> &mut dyn Rings {
         &mut *self.rings
     }
+
+    fn has_packets(&mut self) -> bool {
+        self.pool.has_room() && (!self.stream.end(Way::Up).is_empty() || self.rings.has_frames())
+    }
 }
 
 /// A block with a copy of a packet, and headroom; and how many bytes were copied.

@@ -9,6 +9,7 @@ mod flows;
 mod hostile;
 mod network;
 mod torture;
+mod waiting;
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

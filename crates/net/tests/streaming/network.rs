@@ -27,7 +27,7 @@ const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
 const LENS: [usize; 13] = [1, 2, 3, 7, 63, 64, 65, 511, 1500, 2047, 4072, 4095, 4096];
 
 /// Each driver over a card of its own, and how often it copies; with what tells the card's device what to do.
-fn networks() -> [(u64, Network, Control); 4] {
+pub(super) fn networks() -> [(u64, Network, Control); 4] {
     let make = |number: u64| {
         let card = card();
         let control = card.control();
