@@ -1127,7 +1127,7 @@ int io_unpin(io_pin_t pin);
 int io_card_serve(int host);
 
 // Opens a network over a card. Its device is at the other end of a socket, in io_card_serve; or with -1, in a thread of this process.
-// The socket is the library's from then on. Close the network by io_network_close.
+// The socket is the library's from then on, also where the call fails. Close the network by io_network_close.
 //
 // Errors: EBADF, EINVAL (the descriptor is no such socket; options that are wrong; or networkp is NULL), EFAULT (there is no header),
 // ETIMEDOUT (there is no device, after 10 s), EPROTO (what is there is none), ENODEV, EAGAIN, ENOMEM, EMFILE.
@@ -1175,6 +1175,15 @@ int io_network_send(io_network_t network,
 int io_network_receive(io_network_t network,
                        int64_t timeout,
                        struct io_packet *packetp);
+
+// Waits until the card has all that was sent, at most timeout nanoseconds, or IO_FOREVER. With two copies, what finds no room in the card
+// waits in a queue until the next call, and a network that is closed loses its queue; with fewer copies nothing waits.
+//
+// Errors: ETIMEDOUT (some still waits), EBADF (no such network), ENODEV, EPROTO (the card is gone), ECHILD.
+//
+// Pointers: none.
+int io_network_flush(io_network_t network,
+                     int64_t timeout);
 
 // Waits until a packet may have come, or there may be room, at most timeout nanoseconds, or with IO_FOREVER as long as it takes. It is for a
 // thread that has just found neither, and may return sooner.

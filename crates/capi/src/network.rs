@@ -85,7 +85,7 @@ pub unsafe extern "C" fn io_card_serve(host: c_int) -> c_int {
 }
 
 /// Opens a network over a card. Its device is at the other end of a socket, in io_card_serve; or with -1, in a thread of this process.
-/// The socket is the library's from then on. Close the network by io_network_close.
+/// The socket is the library's from then on, also where the call fails. Close the network by io_network_close.
 ///
 /// Errors: EBADF, EINVAL (the descriptor is no such socket; options that are wrong; or networkp is NULL), EFAULT (there is no header),
 /// ETIMEDOUT (there is no device, after 10 s), EPROTO (what is there is none), ENODEV, EAGAIN, ENOMEM, EMFILE.
@@ -98,6 +98,8 @@ pub unsafe extern "C" fn io_network_open(
     networkp: *mut io_network_t,
 ) -> c_int {
     call(|| {
+        // SAFETY: the caller gives the descriptor away.
+        let host = (device != -1).then(|| unsafe { socket(device) }).transpose()?;
         ensure_place(networkp)?;
         // SAFETY: the caller vouches for the options.
         let wanted = unsafe { sized::<NetworkOptions>(options, size_of::<NetworkOptions>()) }?;
@@ -118,8 +120,7 @@ pub unsafe extern "C" fn io_network_open(
             [] => Stream::new(),
             header => Stream::new().push(Headers::new(header)),
         };
-        // SAFETY: the caller gives the descriptor away.
-        let host = if device == -1 { own_device() } else { unsafe { socket(device) } }?;
+        let host = host.map_or_else(own_device, Ok)?;
         let card = Card::open(host).map_err(|error| system(&error))?;
         if wanted.flags & IO_REFLECTED != 0 {
             card.control().reflect().map_err(|error| system(&error))?;
@@ -220,6 +221,20 @@ pub unsafe extern "C" fn io_network_receive(
         // SAFETY: the caller vouches for the pointer.
         unsafe { set(packetp, Owned::new(received).listed(checksum)) };
         Ok(0)
+    })
+}
+
+/// Waits until the card has all that was sent, at most timeout nanoseconds, or IO_FOREVER. With two copies, what finds no room in the card
+/// waits in a queue until the next call, and a network that is closed loses its queue; with fewer copies nothing waits.
+///
+/// Errors: ETIMEDOUT (some still waits), EBADF (no such network), ENODEV, EPROTO (the card is gone), ECHILD.
+///
+/// Pointers: none.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_network_flush(network: io_network_t, timeout: i64) -> c_int {
+    call(|| match named(network)?.flush(duration(timeout)).map_err(failed)? {
+        true => Ok(0),
+        false => Err(Failure::new(libc::ETIMEDOUT, "packets still wait for room in the card".to_owned())),
     })
 }
 

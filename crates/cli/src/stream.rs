@@ -81,6 +81,7 @@ fn packet(text: &str) -> Result<usize, String> {
 /// Streams until all flows are over, or the user asks for the end.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let pairs = args.pairs()?;
+    place::ensure_apart(&args.ends)?;
     let stop = Stop::at_signal()?;
     let streaming = Streaming::new(SPIN).map_err(Failure::could_not)?;
     let opening = place::Opening { len: args.length, driver: args.driver, stop: &stop };

@@ -218,6 +218,18 @@ fn what_cannot_be_streamed_is_said_in_one_line() {
     let refused = |args: &[&str], status| assert_fails_in_one_line(&stream(args).output().unwrap(), status);
     let error = refused(&[name(&file), &format!("{}/./file", name(place.path()))], 2);
     assert!(error.contains("are one file") && fs::read(&file).unwrap() == b"kept", "{error}");
+    let (other, new) = (place.path().join("other"), place.path().join("new"));
+    fs::write(&other, "kept").unwrap();
+    for ends in [[&file, &other, &other, &file], [&file, &new, &other, &new]] {
+        let error = refused(&ends.map(|end| name(end)), 2);
+        assert!(error.contains("are one file"), "{error}");
+    }
+    let appending = fs::OpenOptions::new().append(true).open(&file).unwrap();
+    let error = assert_fails_in_one_line(&stream(&[name(&file), "-"]).stdout(appending).output().unwrap(), 2);
+    assert!(
+        error.contains("are one file") && [&file, &other].map(|file| fs::read(file).unwrap()) == [b"kept"; 2],
+        "{error}"
+    );
     let error = refused(&["missing", "/dev/null"], 1);
     assert!(error.contains("missing cannot be opened: No such file"), "{error}");
     let error = refused(&["tcp:127.0.0.1:1", "/dev/null"], 1);

@@ -253,6 +253,8 @@ impl Network {
     pub fn wait(&self, time: Option<Duration>) -> Result<(), Errno> {
         let Inner { descriptor, news, .. } = &*self.0;
         let mut state = self.0.lock()?;
+        let State { driver, counters, .. } = &mut *state;
+        driver.drain(counters)?;
         if self.0.look(&mut state) {
             return Ok(());
         }
@@ -275,6 +277,25 @@ impl Network {
             self.0.look(&mut state);
         }
         Ok(())
+    }
+
+    /// Waits until the adapter has all that was sent, at most so long, or for ever; returns whether it has. With two copies, what finds no
+    /// room in the adapter waits in a queue until the next call; elsewhere nothing does. A network that is dropped loses its queue.
+    ///
+    /// # Errors
+    /// As [`Network::allocate`].
+    pub fn flush(&self, time: Option<Duration>) -> Result<bool, Errno> {
+        let until = time.map(|time| Instant::now() + time);
+        loop {
+            let State { driver, counters, .. } = &mut *self.0.lock()?;
+            if driver.drain(counters)? {
+                return Ok(true);
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(false);
+            }
+            std::thread::sleep(TICK);
+        }
     }
 
     /// Says whether packets that come are summed from now on while they are copied, where they are: see [`Packet::checksum`].

@@ -82,6 +82,32 @@ impl Place {
     }
 }
 
+/// Which file an end is, if it is one: there already, or not yet.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    There(u64, u64),
+    NotYet(PathBuf),
+}
+
+impl Place {
+    fn file(&self, is_source: bool) -> Option<Identity> {
+        let metadata = match self {
+            Self::Standard if is_source => {
+                File::from(io::stdin().as_fd().try_clone_to_owned().ok()?).metadata()
+            }
+            Self::Standard => File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata(),
+            Self::Path(path) => match fs::metadata(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Some(Identity::NotYet(path.clone()));
+                }
+                metadata => metadata,
+            },
+            _ => return None,
+        };
+        metadata.ok().filter(fs::Metadata::is_file).map(|it| Identity::There(it.dev(), it.ino()))
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,13 +128,6 @@ impl Opening<'_> {
     /// Opens the ends of a flow; none if the user has asked for the end meanwhile.
     pub(super) fn open(self, [from, to]: [&Place; 2]) -> Result<Option<Ends>, Failure> {
         let Some(source) = self.end(from, true)? else { return Ok(None) };
-        if let (Place::Path(one), Place::Path(other)) = (from, to)
-            && is_same_file(one, other)
-        {
-            return Err(Failure::usage(format!(
-                "{from} and {to} are one file: it would be overwritten while it is read"
-            )));
-        }
         let Some(sink) = self.end(to, false)? else { return Ok(None) };
         Ok(Some(Ends { from: source, to: sink, is_standard_output: *to == Place::Standard }))
     }
@@ -232,10 +251,20 @@ fn sink(path: &Path) -> io::Result<File> {
     }
 }
 
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    let identity =
-        |path| fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|it| (it.dev(), it.ino()));
-    identity(one).is_some_and(|one| Some(one) == identity(other))
+/// Makes sure that no file is a sink of one flow and an end of any.
+pub(super) fn ensure_apart(ends: &[Place]) -> Result<(), Failure> {
+    let files: Vec<_> = ends.iter().enumerate().map(|(at, end)| end.file(at % 2 == 0)).collect();
+    for sink in (1..ends.len()).step_by(2) {
+        let same =
+            (0..ends.len()).find(|at| *at != sink && files[sink].is_some() && files[*at] == files[sink]);
+        if let Some(same) = same {
+            let (first, later) = (&ends[same.min(sink)], &ends[same.max(sink)]);
+            return Err(Failure::usage(format!(
+                "{first} and {later} are one file: it would be overwritten while it is used"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {

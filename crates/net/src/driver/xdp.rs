@@ -389,6 +389,14 @@ impl Rings for Xdp {
         self.maker.is_this_process() && (self.is_held_up || self.socket.received.has_next())
     }
 
+    fn arm(&mut self) -> bool {
+        if self.maker.is_this_process() && self.gone.is_none() {
+            // The descriptor does not tell.
+            self.gone = self.socket.check().err();
+        }
+        self.gone.is_none()
+    }
+
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

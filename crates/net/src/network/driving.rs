@@ -71,6 +71,11 @@ pub(super) trait Driving: Debug + Send {
 
     fn rings(&mut self) -> &mut dyn Rings;
 
+    /// Passes on to the adapter what waits to be sent, as far as there is room; returns whether that was all.
+    fn drain(&mut self, _counters: &mut Counters) -> Result<bool, Errno> {
+        Ok(true)
+    }
+
     /// Whether there may be a packet to be received now.
     fn has_packets(&mut self) -> bool {
         self.rings().has_frames()

@@ -182,6 +182,12 @@ impl Stream {
         &mut self.ends[way as usize]
     }
 
+    /// Whether nothing waits in any queue of that way.
+    pub(super) fn is_empty(&self, way: Way) -> bool {
+        let queues = self.stages.iter().map(|stage| &stage.queues[way as usize]);
+        queues.chain([&self.ends[way as usize]]).all(Queue::is_empty)
+    }
+
     /// Runs the service procedures, the last one's first, until none passes anything on.
     pub(super) fn run(&mut self, way: Way) {
         let mut is_moving = true;

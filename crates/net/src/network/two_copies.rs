@@ -36,7 +36,7 @@ impl TwoCopies {
     }
 
     /// Has what waits in the stream go down, as far as there is room: the second copy.
-    fn drain(&mut self, counters: &mut Counters) -> Result<(), Errno> {
+    fn go_down(&mut self, counters: &mut Counters) -> Result<(), Errno> {
         let mut has_put = false;
         loop {
             self.stream.run(Way::Down);
@@ -78,7 +78,7 @@ impl Driving for TwoCopies {
 
     fn send(&mut self, packet: &Outgoing, counters: &mut Counters) -> Result<Fate, Errno> {
         if !self.stream.enter(Way::Down).has_room() {
-            self.drain(counters)?;
+            self.go_down(counters)?;
         }
         if !self.stream.enter(Way::Down).has_room() {
             return Ok(Fate::Waits);
@@ -87,13 +87,13 @@ impl Driving for TwoCopies {
         let (block, copied) = block_of(&data, packet.checksum_at)?;
         counters.copied_out += copied as u64;
         self.stream.enter(Way::Down).put(block.into());
-        self.drain(counters)?;
+        self.go_down(counters)?;
         Ok(Fate::Copied)
     }
 
     fn receive(&mut self, sums: bool, counters: &mut Counters) -> Result<Option<Incoming>, Errno> {
         // What waits for room in the adapter goes on by whichever call.
-        self.drain(counters)?;
+        self.go_down(counters)?;
         while self.pool.has_room() {
             if self.stream.end(Way::Up).is_empty() {
                 self.fill(counters)?;
@@ -115,6 +115,11 @@ impl Driving for TwoCopies {
 
     fn rings(&mut self) -> &mut dyn Rings {
         &mut *self.rings
+    }
+
+    fn drain(&mut self, counters: &mut Counters) -> Result<bool, Errno> {
+        self.go_down(counters)?;
+        Ok(self.stream.is_empty(Way::Down))
     }
 
     fn has_packets(&mut self) -> bool {

@@ -342,3 +342,25 @@ fn a_panic_while_a_frame_is_seen_loses_that_frame_alone() {
     seen.expect_err("it panics");
     assert_eq!(taken(&mut near, 1), sent[1..]);
 }
+
+/// Regression: a flow slept on, since nothing had asked why its descriptor was readable.
+#[test]
+fn a_flow_from_an_interface_that_is_removed_ends_by_its_name() {
+    use genie_net::streaming::{self, How, Streaming};
+    let test = "a_flow_from_an_interface_that_is_removed_ends_by_its_name";
+    let Some(pair) = pair(test, 1500) else { return };
+    let near = &pair.ends[0];
+    let Some(xdp) = open(test, near, &small()) else { return };
+    let null = std::fs::File::create("/dev/null").unwrap().into();
+    let from = streaming::End::new("near", xdp).unwrap();
+    let to = streaming::End::of_descriptor("null", null, 4096).unwrap();
+    let streaming = Streaming::new(Duration::ZERO).unwrap();
+    let flow = streaming.connect(&from, &to, How::default(), None).unwrap();
+    flow.start().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let args = ["link", "del", near.interface.name.as_str()];
+    assert!(near.namespace.enter(|| Command::new("ip").args(args).status()).unwrap().success());
+    let failed = flow.wait(Some(PATIENCE)).expect_err("it is gone");
+    let expected = streaming::Error::Source { end: "near".to_owned(), errno: Errno::NETDOWN };
+    assert_eq!(failed, expected);
+}

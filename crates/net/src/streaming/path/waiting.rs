@@ -11,6 +11,8 @@ use super::{Path, Role};
 
 /// How long a flow waits whose sink does not tell when it has room.
 const TICK: Duration = Duration::from_millis(1);
+/// How often it is seen whether a source is there still: the descriptor of AF_XDP does not tell when its interface is removed.
+const THERE: Duration = Duration::from_secs(1);
 
 /// When a thread is to look at a path again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +89,7 @@ impl Path {
             return Look::Now;
         }
         polled.push(PollFd::from_borrowed_fd(self.source.descriptor(), PollFlags::IN));
-        Look::WhenWoken
+        Look::After(THERE)
     }
 
     /// What tells that the sink is gone, whatever else is waited for.
