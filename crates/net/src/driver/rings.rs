@@ -90,6 +90,11 @@ pub trait Rings: Send {
         true
     }
 
+    /// Whether the descriptor tells when the interface or the device has gone. Otherwise [`Rings::arm`] finds out, each time.
+    fn tells_of_its_end(&self) -> bool {
+        true
+    }
+
     /// Whether nothing will come any more, and nothing is wrong: a file has ended.
     fn is_over(&self) -> bool {
         false

@@ -391,10 +391,13 @@ impl Rings for Xdp {
 
     fn arm(&mut self) -> bool {
         if self.maker.is_this_process() && self.gone.is_none() {
-            // The descriptor does not tell.
             self.gone = self.socket.check().err();
         }
         self.gone.is_none()
+    }
+
+    fn tells_of_its_end(&self) -> bool {
+        false
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {

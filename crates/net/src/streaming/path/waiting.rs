@@ -11,7 +11,7 @@ use super::{Path, Role};
 
 /// How long a flow waits whose sink does not tell when it has room.
 const TICK: Duration = Duration::from_millis(1);
-/// How often it is seen whether a source is there still: the descriptor of AF_XDP does not tell when its interface is removed.
+/// How often it is seen whether a source is there still whose descriptor does not tell.
 const THERE: Duration = Duration::from_secs(1);
 
 /// When a thread is to look at a path again.
@@ -89,7 +89,7 @@ impl Path {
             return Look::Now;
         }
         polled.push(PollFd::from_borrowed_fd(self.source.descriptor(), PollFlags::IN));
-        Look::After(THERE)
+        if source.tells_of_its_end() { Look::WhenWoken } else { Look::After(THERE) }
     }
 
     /// What tells that the sink is gone, whatever else is waited for.
