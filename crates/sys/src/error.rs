@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// A kernel call that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{call}` failed for {subject}: {errno}{}", remedy.map(|r| format!("; {r}")).unwrap_or_default())]
+#[error("{call} of {subject} failed: {errno}{}", remedy.map(|r| format!("; {r}")).unwrap_or_default())]
 pub struct Error {
     /// The kernel's name of the call.
     pub call: &'static str,

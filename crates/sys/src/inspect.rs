@@ -157,6 +157,6 @@ mod tests {
     #[test]
     fn a_missing_file_is_named() {
         let error = read_text("/proc/self/none").unwrap_err();
-        assert!(error.to_string().starts_with("`read` failed for /proc/self/none"), "{error}");
+        assert!(error.to_string().starts_with("read of /proc/self/none failed"), "{error}");
     }
 }
