@@ -204,7 +204,7 @@ mod tests {
         let found = genie_sys::Error::new("socketpair", "an event", Errno::MFILE);
         let ending = Ending::of(Reason::Granule, &Error::Kernel(found));
         assert_eq!(ending.reason, Reason::Exhausted);
-        let process = format!("in process {}: `socketpair`", std::process::id());
+        let process = format!("in process {}: socketpair", std::process::id());
         assert!(ending.sentence.starts_with(&process), "{}", ending.sentence);
         let wrong = Ending::of(Reason::Granule, &Error::Inherited);
         assert_eq!((wrong.reason, wrong.sentence), (Reason::Granule, Error::Inherited.to_string()));

@@ -321,7 +321,7 @@ fn a_program_without_addresses_for_tables_gets_an_error_and_loses_nothing() {
     drop(blocks);
     let refused = refused.unwrap_err();
     assert!(matches!(&refused, Error::Kernel(error) if error.errno == Errno::NOMEM), "{refused}");
-    assert!(refused.to_string().starts_with("`malloc` failed for a table of "), "{refused}");
+    assert!(refused.to_string().starts_with("malloc of a table of "), "{refused}");
     assert!(refused.to_string().ends_with("raise the limit on addresses: `ulimit -v`"), "{refused}");
     assert_eq!(checked(&space), before);
     let mut buffer = space.allocate(32 << 20).unwrap();
