@@ -33,7 +33,7 @@ use crate::{Errno, Error, Result};
 pub use sending::{Extent, Sending};
 
 /// For how long the kernel may keep a queue after its socket was closed.
-const UNBINDING: Duration = Duration::from_millis(500);
+const UNBINDING: Duration = Duration::from_secs(2);
 
 const LOCKED: &str = "raise the limit of locked memory: `ulimit -l`";
 
@@ -139,7 +139,7 @@ impl Socket {
     /// EBUSY: another socket has the queue; ENODEV, EINVAL: there is no such interface or queue.
     ///
     /// # Cost
-    /// Where the queue's last socket was closed just now, 15 ms; half a second at most.
+    /// Where the queue's last socket was closed just now, 15 ms, and longer on a busy machine; two seconds at most.
     pub fn bind(&self, interface: u32, queue: u32, frags: bool) -> Result<()> {
         let frags = if frags { Flags::XDP_USE_SG } else { Flags::empty() };
         let bind = |flags| {
