@@ -479,7 +479,7 @@ struct io_packet {
     size_t segc;
     // The segments. They and their bytes stay where they are until the packet is sent or freed.
     const struct io_segment *segv;
-    // Of a received packet of a network with IO_SUMMED, its Internet checksum: 0 if the one that it has is right.
+    // The Internet checksum of a packet that a network with IO_SUMMED has received: 0 if the packet's own is right.
     uint16_t checksum;
 };
 
@@ -1157,8 +1157,8 @@ int io_network_allocate(io_network_t network,
 // Internet checksum is stored in two bytes, which count as zeros, while it is copied where it is; IO_NO_CHECKSUM stores none.
 //
 // A packet that the network cannot send from where it lies is copied once more: another network's, or one that a network without copies has
-// received. With two copies, a packet that finds no room in the card waits in a queue, and goes on when the program sends or receives; a
-// network that is closed loses it.
+// received. With two copies, a packet that finds no room in the card waits in a queue, and goes on when the program sends, receives,
+// waits or flushes; a network that is closed loses it.
 //
 // Errors: EAGAIN (there is no room: see io_network_wait), EBADF (there is no such network or packet, or it was sent or freed before), ECHILD,
 // EINVAL (there are no two bytes at checksum_at), ENODEV, EPROTO. The packet is still the program's.
@@ -1177,7 +1177,7 @@ int io_network_receive(io_network_t network,
                        struct io_packet *packetp);
 
 // Waits until the card has all that was sent, at most timeout nanoseconds, or IO_FOREVER. With two copies, what finds no room in the card
-// waits in a queue until the next call, and a network that is closed loses its queue; with fewer copies nothing waits.
+// waits in a queue, and a network that is closed loses its queue; with fewer copies nothing waits.
 //
 // Errors: ETIMEDOUT (some still waits), EBADF (no such network), ENODEV, EPROTO (the card is gone), ECHILD.
 //

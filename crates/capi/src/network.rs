@@ -177,8 +177,8 @@ pub unsafe extern "C" fn io_network_allocate(
 /// Internet checksum is stored in two bytes, which count as zeros, while it is copied where it is; IO_NO_CHECKSUM stores none.
 ///
 /// A packet that the network cannot send from where it lies is copied once more: another network's, or one that a network without copies has
-/// received. With two copies, a packet that finds no room in the card waits in a queue, and goes on when the program sends or receives; a
-/// network that is closed loses it.
+/// received. With two copies, a packet that finds no room in the card waits in a queue, and goes on when the program sends, receives,
+/// waits or flushes; a network that is closed loses it.
 ///
 /// Errors: EAGAIN (there is no room: see io_network_wait), EBADF (there is no such network or packet, or it was sent or freed before), ECHILD,
 /// EINVAL (there are no two bytes at checksum_at), ENODEV, EPROTO. The packet is still the program's.
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn io_network_receive(
 }
 
 /// Waits until the card has all that was sent, at most timeout nanoseconds, or IO_FOREVER. With two copies, what finds no room in the card
-/// waits in a queue until the next call, and a network that is closed loses its queue; with fewer copies nothing waits.
+/// waits in a queue, and a network that is closed loses its queue; with fewer copies nothing waits.
 ///
 /// Errors: ETIMEDOUT (some still waits), EBADF (no such network), ENODEV, EPROTO (the card is gone), ECHILD.
 ///

@@ -16,7 +16,7 @@ pub struct Packet {
     pub segc: usize,
     /// The segments. They and their bytes stay where they are until the packet is sent or freed.
     pub segv: *const Segment,
-    /// Of a received packet of a network with IO_SUMMED, its Internet checksum: 0 if the one that it has is right.
+    /// The Internet checksum of a packet that a network with IO_SUMMED has received: 0 if the packet's own is right.
     pub checksum: u16,
 }
 

@@ -94,7 +94,7 @@ pub struct Packet {
     buffer: u32,
     len: usize,
     checksum_at: Option<usize>,
-    /// Of a received packet, if it was summed while it was copied.
+    /// The checksum of a received packet that was summed while it was copied.
     sum: Option<u16>,
     /// The adapter has the buffer.
     is_away: bool,
@@ -112,8 +112,8 @@ pub struct Unsent {
 
 impl Network {
     /// A network with two copies each way: between packets and message blocks, and between blocks and the adapter. The blocks pass the
-    /// stream's modules by reference. What finds no room in the adapter waits in the stream, and goes on when the program sends or receives;
-    /// a network that ends loses it.
+    /// stream's modules by reference. What finds no room in the adapter waits in the stream, and goes on when the program sends, receives,
+    /// waits or [flushes](Network::flush); a network that ends loses it.
     ///
     /// # Errors
     /// The limits on memory and descriptors.

@@ -1,6 +1,6 @@
 //! `drivers`: what a packet costs its application by drivers with two copies, one, and none.
 //!
-//! How: each driver ([`genie_net::network`]) has a card of its own, whose processor is a thread on the other CPU: the paper's adapter, with
+//! How: each driver ([`genie_net::network`]) has a card of its own, whose processor is a process on the other CPU: the paper's adapter, with
 //! memory that the host maps. The application pays from the allocation of a packet, which it fills, until the card is told of it; and from the
 //! look at a packet that has come until it is released, all bytes having been read. Packets go one at a time, and drivers take turns. Reception is measured
 //! twice: with the packet there already, which is the driver's work alone, and with an application that sleeps until it comes, as the paper's did.
@@ -58,7 +58,7 @@ pub(super) static DRIVERS_OF_PAPER: Described =
 static DECLARATION: Declaration = Declaration {
     id: ID,
     title: "Drivers with two copies, one and none, by the size of packets",
-    source: "B. Murphy, S. Zeadally, C. Adams, An Analysis of Process and Memory Models, USENIX 1996, figures 2 to 5",
+    source: "B. J. Murphy, S. Zeadally, C. J. Adams, An Analysis of Process and Memory Models, USENIX 1996, figures 2 to 5",
     claims: &[
         Claim {
             id: "reception",

@@ -77,7 +77,7 @@ pub(super) static STREAMING: Described =
 static DECLARATION: Declaration = Declaration {
     id: ID,
     title: "Streaming from one adapter to another, in the kernel's path and at user level",
-    source: "S. Murphy, S. Zeadally, C. J. Adams, An Analysis of Process and Memory Models to Support High-Speed Networking in a UNIX \
+    source: "B. J. Murphy, S. Zeadally, C. J. Adams, An Analysis of Process and Memory Models to Support High-Speed Networking in a UNIX \
              Environment, USENIX 1996, figures 6 to 8",
     claims: &[
         Claim {

@@ -70,14 +70,15 @@ impl Driving for NoCopy {
             if let [number] = sending.take(&mut [0], counters)? {
                 return Ok(Some(u32::from(*number)));
             }
-            let mut numbers = Vec::new();
+            let (mut numbers, mut count) = ([0; POOL as usize], 0);
             while let Some(buffer) = self.card.reserve()? {
-                numbers.push(buffer as u8);
+                numbers[count] = buffer as u8;
+                count += 1;
             }
-            if numbers.is_empty() {
+            if count == 0 {
                 return Ok(None);
             }
-            sending.put(&numbers, counters)?;
+            sending.put(&numbers[..count], counters)?;
         }
     }
 

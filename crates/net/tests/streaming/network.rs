@@ -12,7 +12,6 @@ use genie_net::driver::card::{Control, Device};
 use genie_net::network::modules::{Counts, Headers};
 use genie_net::network::stream::{Module, Next, Queue, Stream, Way};
 use genie_net::network::{Management, Network, Packet};
-use genie_net::traffic::Generator;
 use genie_ring::{Bells, Ends, Side};
 use genie_sys::event::Event;
 use genie_sys::lock::Mutex;
@@ -44,7 +43,7 @@ pub(super) fn networks() -> [(u64, Network, Control); 4] {
     [2, 1, 0, 3].map(make)
 }
 
-fn packet(network: &Network, bytes: &[u8]) -> Packet {
+pub(super) fn packet(network: &Network, bytes: &[u8]) -> Packet {
     loop {
         if let Some(mut packet) = network.allocate(bytes.len()).expect("an honest card") {
             assert_eq!(packet.data_mut().copy_from(bytes), bytes.len());
@@ -54,7 +53,7 @@ fn packet(network: &Network, bytes: &[u8]) -> Packet {
     }
 }
 
-fn send(network: &Network, mut packet: Packet) {
+pub(super) fn send(network: &Network, mut packet: Packet) {
     while let Err(unsent) = network.send(packet) {
         assert_eq!(unsent.errno, Errno::AGAIN);
         packet = unsent.packet;
@@ -479,32 +478,4 @@ fn a_card_is_the_networks_until_its_last_packet_is_dropped() {
     let last = received(&network);
     drop((network, control));
     assert_eq!(last.data().to_vec()[..8], 0u64.to_le_bytes());
-}
-
-/// Regression: what waited in the stream stayed there until another packet was sent, or one received.
-#[test]
-fn what_waits_for_room_goes_by_itself_when_it_is_flushed_or_waited_for() {
-    const COUNT: u64 = 400;
-    for flushes in [true, false] {
-        let card = card();
-        let control = card.control();
-        let network = Network::two_copies(card, Stream::with_marks(1 << 30, 1 << 20)).expect("memory");
-        control.expect(COUNT).expect("a device");
-        for number in 0..COUNT {
-            let mut bytes = vec![0; 1000];
-            Generator::fill(number, Duration::ZERO, &mut bytes);
-            send(&network, packet(&network, &bytes));
-        }
-        let come = || control.report().expect("a device").tally.missing == 0;
-        if flushes {
-            assert_eq!(network.flush(PATIENCE), Ok(true));
-            until("all comes", come);
-        } else {
-            until("all comes", || {
-                network.wait(Some(Duration::from_millis(1))).expect("an honest card");
-                come()
-            });
-        }
-        assert_eq!(network.flush(Some(Duration::ZERO)), Ok(true));
-    }
 }

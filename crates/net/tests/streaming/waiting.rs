@@ -1,10 +1,14 @@
-//! Several threads that wait for one network's packets.
+//! Threads that wait for a network's packets, and packets that wait for room.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::network::networks;
-use super::until;
+use genie_net::network::Network;
+use genie_net::network::stream::Stream;
+use genie_net::traffic::Generator;
+
+use super::network::{networks, packet, send};
+use super::{card, until};
 
 /// Longer than the tests wait for a thread that should have been woken.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(40));
@@ -58,5 +62,33 @@ fn what_a_search_for_room_has_found_is_not_slept_over() {
         });
         assert!(network.receive().expect("an honest card").is_some());
         assert_eq!(all.len(), 128);
+    }
+}
+
+/// Regression: what waited in the stream stayed there until another packet was sent, or one received.
+#[test]
+fn what_waits_for_room_goes_by_itself_when_it_is_flushed_or_waited_for() {
+    const COUNT: u64 = 400;
+    for flushes in [true, false] {
+        let card = card();
+        let control = card.control();
+        let network = Network::two_copies(card, Stream::with_marks(1 << 30, 1 << 20)).expect("memory");
+        control.expect(COUNT).expect("a device");
+        for number in 0..COUNT {
+            let mut bytes = vec![0; 1000];
+            Generator::fill(number, Duration::ZERO, &mut bytes);
+            send(&network, packet(&network, &bytes));
+        }
+        let come = || control.report().expect("a device").tally.missing == 0;
+        if flushes {
+            assert_eq!(network.flush(PATIENCE), Ok(true));
+            until("all comes", come);
+        } else {
+            until("all comes", || {
+                network.wait(Some(Duration::from_millis(1))).expect("an honest card");
+                come()
+            });
+        }
+        assert_eq!(network.flush(Some(Duration::ZERO)), Ok(true));
     }
 }

@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use genie_net::Frame;
 use genie_net::driver::Card;
-use genie_net::driver::card::{Control, Device};
+use genie_net::driver::card::Control;
 use genie_net::network::stream::Stream;
 use genie_net::network::{Counters, Management, Network, Packet};
 use genie_net::traffic::{Generator, Sink, Tally};
 use genie_net::wire::{Clock, Station};
-use genie_sys::machine::{monotonic_time, pin_thread};
-use genie_sys::socket::Socket;
+use genie_sys::machine::monotonic_time;
 
+use crate::cards;
 use crate::error::{Error, Result};
+use crate::peer::Peer;
 use crate::probe::Probe;
 use crate::samples::nanoseconds;
 
@@ -29,7 +30,7 @@ const VERIFIED: u64 = 16;
 /// The memory that is swept to have nothing else in the caches.
 const SWEPT: usize = 64 << 20;
 
-/// A way of the drivers, in the order of [`DRIVERS`].
+/// How a driver copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Driver {
     Two,
@@ -74,24 +75,15 @@ impl Driver {
 pub(super) struct Bench {
     network: Network,
     control: Control,
+    _device: Peer,
 }
 
 impl Bench {
-    /// Opens a card whose processor is a thread on the other CPU, if there is one.
+    /// Opens a card whose processor is a process on the other CPU, if there is one.
     pub(super) fn open(driver: Driver, probe: &Probe) -> Result<Self> {
-        let (ours, theirs) = Socket::pair()?;
-        let cpu = probe.other().unwrap_or(probe.here());
-        thread::Builder::new()
-            .name("genie-card".to_owned())
-            .spawn(move || {
-                let _pinned = pin_thread(cpu);
-                // Why it ends, its host is told when it asks.
-                let _ = Device::attach(theirs).and_then(Device::run);
-            })
-            .map_err(failed)?;
-        let card = Card::open(ours)?;
+        let (card, device) = cards::card(probe.other().unwrap_or(probe.here()))?;
         let control = card.control();
-        Ok(Self { network: driver.open(card)?, control })
+        Ok(Self { network: driver.open(card)?, control, _device: device })
     }
 
     /// Compares all bytes of some packets each way.
