@@ -9,17 +9,20 @@
 //! Limits: signals are not counted; several signals before one [`Event::clear`] count as one.
 
 use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::EventfdFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::socket::is_packet_socket;
+use crate::socket::is_unix_socket;
 use crate::{Error, Result};
 
-/// How many messages one [`Event::clear`] takes from an end at most: a peer that floods it does not hold the owner up.
-const MESSAGES_PER_CLEAR: usize = 1024;
+/// How many signals one call takes from an end. Where there are no more, one call says so.
+const SIGNALS_PER_CALL: usize = 4096;
+/// How many calls one [`Event::clear`] makes at most: a peer that floods an end does not hold its owner up.
+const CALLS_PER_CLEAR: usize = 64;
 
 /// What a descriptor of this module is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +56,7 @@ impl Event {
     /// The limit on descriptors.
     pub fn pair() -> Result<(Self, Self)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (one, other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        let (one, other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(|errno| failed("socketpair", errno))?;
         let end = |descriptor| Self { descriptor, kind: Kind::End };
         Ok((end(one), end(other)))
@@ -63,9 +66,9 @@ impl Event {
     /// its other holders can do to it.
     ///
     /// # Errors
-    /// EINVAL: it is no SOCK_SEQPACKET socket of the Unix family; it is closed.
+    /// EINVAL: it is no SOCK_STREAM socket of the Unix family; it is closed.
     pub fn try_from_descriptor(descriptor: OwnedFd) -> Result<Self> {
-        if !is_packet_socket(&descriptor) {
+        if !is_unix_socket(&descriptor, SocketType::STREAM) {
             return Err(Error::new("check", "a descriptor that should be an event", Errno::INVAL)
                 .with_remedy("its sender is to send an end of a pair of events"));
         }
@@ -114,12 +117,13 @@ impl Event {
     }
 
     fn clear_end(&self) -> std::result::Result<(), Errno> {
-        let mut byte = [0; 1];
-        for _ in 0..MESSAGES_PER_CLEAR {
-            match rustix::net::recv(&self.descriptor, &mut byte, RecvFlags::DONTWAIT) {
+        let mut bytes = [MaybeUninit::uninit(); SIGNALS_PER_CALL];
+        for _ in 0..CALLS_PER_CLEAR {
+            match rustix::net::recv(&self.descriptor, &mut bytes, RecvFlags::DONTWAIT) {
+                // There may be more, or a signal to the thread has come between.
+                Ok((_, SIGNALS_PER_CALL)) | Err(Errno::INTR) => {}
                 // Nothing more, or nobody there.
-                Ok((0, _)) | Err(Errno::AGAIN | Errno::CONNRESET) => break,
-                Ok(_) | Err(Errno::INTR) => {}
+                Ok(_) | Err(Errno::AGAIN | Errno::CONNRESET) => break,
                 Err(errno) => return Err(errno),
             }
         }
@@ -232,6 +236,10 @@ mod tests {
         theirs.clear().unwrap();
         assert!(!is_ready(&theirs));
         theirs.clear().unwrap();
+        // One that sends more than signals fills the socket's buffer, and no more.
+        while rustix::net::send(&ours, &[1; 4096], SendFlags::DONTWAIT).is_ok() {}
+        theirs.clear().unwrap();
+        assert!(!is_ready(&theirs));
     }
 
     #[test]
@@ -249,12 +257,11 @@ mod tests {
     fn other_descriptors_and_counters_are_not_taken_from_peers() {
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
         let object = crate::Object::create(crate::GranuleKind::Base, 4096).unwrap();
-        let stream =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let (packets, _theirs) = crate::socket::Socket::pair().unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let counter = Event::new().unwrap();
         let hostile: [OwnedFd; 5] =
-            [pipe, object.duplicate().unwrap(), stream.unwrap().0, null.into(), counter.into()];
+            [pipe, object.duplicate().unwrap(), packets.into(), null.into(), counter.into()];
         for descriptor in hostile {
             let error = Event::try_from_descriptor(descriptor).unwrap_err();
             assert_eq!(error.errno, Errno::INVAL);

@@ -136,6 +136,11 @@ pub fn any_readable<const N: usize>(
     poll_any(descriptors, PollFlags::IN, timeout)
 }
 
+/// Whether the other end of a connection has gone, as the kernel sees it now. What it sent before can still be read.
+pub fn is_hung_up(descriptor: impl AsFd) -> bool {
+    poll_until(descriptor, PollFlags::RDHUP, Some(Duration::ZERO)).unwrap_or(false)
+}
+
 /// Waits until `descriptor` is ready for `flags` or hung up, for at most `timeout`; tells whether it is.
 pub(crate) fn poll_until(descriptor: impl AsFd, flags: PollFlags, timeout: Option<Duration>) -> Result<bool> {
     poll_any([descriptor.as_fd()], flags, timeout).map(|[is_ready]| is_ready)

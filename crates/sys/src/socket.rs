@@ -26,7 +26,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
 
-use crate::poll::{poll_until, readable};
+use crate::poll::{self, poll_until, readable};
 use crate::unshared::Unshared;
 use crate::{Error, Result};
 
@@ -175,7 +175,7 @@ impl Socket {
     /// # Errors
     /// EINVAL: it is no SOCK_SEQPACKET socket of the Unix family; it is closed.
     pub fn try_from_descriptor(descriptor: OwnedFd) -> Result<Self> {
-        if !is_packet_socket(&descriptor) {
+        if !is_unix_socket(&descriptor, SocketType::SEQPACKET) {
             return Err(Error::new("check", "a descriptor that should be a socket", Errno::INVAL)
                 .with_remedy("its sender is to send a Unix-domain socket of type SOCK_SEQPACKET"));
         }
@@ -320,7 +320,7 @@ impl Socket {
     /// Whether the connection has ended: nobody holds the other end, or a side has hung up. Messages that came before may
     /// still be received.
     pub fn is_hung_up(&self) -> bool {
-        self.wait_for_hang_up(Some(Duration::ZERO))
+        poll::is_hung_up(self)
     }
 
     /// Sleeps until the connection has ended, for at most `timeout`; returns whether it has.
@@ -346,9 +346,9 @@ impl From<Socket> for OwnedFd {
 
 /// Whether a descriptor from another process is a SOCK_SEQPACKET socket of the Unix family. Only the kernel's socket code is
 /// asked: the file system of a hostile descriptor might never answer.
-pub(crate) fn is_packet_socket(descriptor: &OwnedFd) -> bool {
+pub(crate) fn is_unix_socket(descriptor: &OwnedFd, kind: SocketType) -> bool {
     sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX)
-        && sockopt::socket_type(descriptor) == Ok(SocketType::SEQPACKET)
+        && sockopt::socket_type(descriptor) == Ok(kind)
 }
 
 fn descriptors_of(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
