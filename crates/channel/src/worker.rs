@@ -320,6 +320,8 @@ impl Attended {
     }
 
     pub(super) fn disarm(&mut self) {
-        self.rings.iter_mut().for_each(|ring| ring.consumer.disarm());
+        for ring in &mut self.rings {
+            ring.consumer.disarm();
+        }
     }
 }

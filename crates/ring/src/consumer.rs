@@ -184,13 +184,17 @@ impl Consumer {
 
     /// Ends a sleep: the bell rings no more, and the descriptor is not readable until the next time. Look for records
     /// after this, not before. Does nothing where nothing was armed.
-    pub fn disarm(&mut self) {
-        let Some(mode) = self.armed.take() else { return };
-        self.direction.control().sleeper.0.0.swap(0, Ordering::AcqRel);
+    ///
+    /// Returns whether a sleep has ended that no bell ended: a descriptor that was readable nevertheless has rung for
+    /// nothing, or its other end has gone.
+    pub fn disarm(&mut self) -> bool {
+        let Some(mode) = self.armed.take() else { return false };
+        let has_rung = self.direction.control().sleeper.0.0.swap(0, Ordering::AcqRel) == 0;
         if mode == Mode::Descriptor {
             // If the event could not be cleared, it wakes once too often.
             let _ = self.own_event.clear();
         }
+        !has_rung
     }
 }
 

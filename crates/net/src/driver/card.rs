@@ -36,6 +36,7 @@ use genie_ring::{Bells, Ends, Mode, Record, Side};
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
 use genie_sys::lock::Mutex;
+use genie_sys::poll::is_hung_up;
 use genie_sys::socket::Received;
 use genie_sys::{Errno, Error, Result};
 
@@ -149,15 +150,17 @@ impl Card {
 
     /// Takes the next frame that has come: its buffer, and its length. The buffer is the host's until it is released.
     pub(crate) fn keep(&mut self) -> std::result::Result<Option<(u32, usize)>, Errno> {
-        if self.came.is_empty() {
-            self.ends.consumer.disarm();
-            self.reap()?;
-        }
-        self.ensure_own()?;
-        let kept = self.came.pop_front();
-        self.counters.received += u64::from(kept.is_some());
-        self.counters.received_bytes += kept.map_or(0, |(_, len)| len as u64);
-        Ok(kept)
+        let reaped = if self.came.is_empty() {
+            self.wake_up();
+            self.reap()
+        } else {
+            self.ensure_made_here()
+        };
+        let came = if reaped == Err(Errno::CHILD) { None } else { self.came.pop_front() };
+        let Some((buffer, len)) = came else { return reaped.map(|()| None) };
+        self.counters.received += 1;
+        self.counters.received_bytes += len as u64;
+        Ok(Some((buffer, len)))
     }
 
     /// Lets the card have buffers that were kept.
@@ -193,12 +196,19 @@ impl Card {
         }
     }
 
-    /// Takes what the card has said.
+    /// Is not asleep. Where no bell has ended its sleep, the device may have gone, and its end of the bell with it.
+    fn wake_up(&mut self) {
+        if self.ends.consumer.disarm() {
+            self.look_after_device();
+        }
+    }
+
+    /// Takes what the card has said: all of it, even if it has gone since.
     fn reap(&mut self) -> std::result::Result<(), Errno> {
-        self.ensure_own()?;
+        self.ensure_made_here()?;
         loop {
             match self.ends.consumer.pop(&mut self.record) {
-                Ok(false) => return Ok(()),
+                Ok(false) => return self.ensure_own(),
                 Ok(true) if self.believe() => {}
                 _ => {
                     self.gone = Some(Errno::PROTO);
@@ -228,17 +238,20 @@ impl Card {
 
     /// Finds out whether the device is there, by a system call.
     fn look_after_device(&mut self) {
-        if self.gone.is_none() && self.control.socket.is_hung_up() {
+        if self.gone.is_none() && is_hung_up(&self.ends.consumer) {
             self.gone = Some(Errno::NODEV);
         }
     }
 
     /// Fails once the card has gone, and in a child made by fork.
     fn ensure_own(&self) -> std::result::Result<(), Errno> {
-        if !self.maker.is_this_process() {
-            return Err(Errno::CHILD);
-        }
+        self.ensure_made_here()?;
         self.gone.map_or(Ok(()), Err)
+    }
+
+    /// Fails in a child made by fork.
+    fn ensure_made_here(&self) -> std::result::Result<(), Errno> {
+        if self.maker.is_this_process() { Ok(()) } else { Err(Errno::CHILD) }
     }
 }
 
@@ -278,7 +291,7 @@ impl Rings for Card {
     }
 
     fn take(&mut self, most: usize, see: &mut dyn FnMut(&Frame<'_>)) -> std::result::Result<usize, Errno> {
-        self.ends.consumer.disarm();
+        self.wake_up();
         // What came before a card has gone has come.
         let reaped = self.reap();
         if reaped != Err(Errno::CHILD) {
@@ -318,9 +331,7 @@ impl Rings for Card {
         if self.ensure_own().is_err() {
             return false;
         }
-        // What has rung is over.
-        self.ends.consumer.disarm();
-        self.look_after_device();
+        self.wake_up();
         self.gone.is_none() && self.ends.consumer.arm(Mode::Descriptor)
     }
 

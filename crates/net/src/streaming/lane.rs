@@ -9,10 +9,17 @@ use genie_ring::Spin;
 use genie_sys::lock::Mutex;
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::Timespec;
+use smallvec::{SmallVec, smallvec};
 
 use super::alarm::Alarm;
 use super::error::Error;
 use super::path::{HAS_TURNS, Look, Path, Role};
+
+/// So many flows are waited for without an allocation.
+const FEW: usize = 8;
+
+/// What a thread waits for: for each flow its source or its sink, and whether its sink is there.
+pub(super) type Polled<'p> = SmallVec<[PollFd<'p>; 2 * FEW + 1]>;
 
 /// A thread for flows.
 #[derive(Debug)]
@@ -113,8 +120,8 @@ impl Lane {
     /// Sleeps until a path that flows is to be looked at.
     fn sleep(&self, paths: &[Arc<Path>]) {
         self.alarm.arm();
-        let mut polled = vec![PollFd::new(&self.alarm.event, PollFlags::IN)];
-        let (mut until, mut sinks) = (None::<Duration>, Vec::new());
+        let mut polled: Polled<'_> = smallvec![PollFd::new(&self.alarm.event, PollFlags::IN)];
+        let (mut until, mut sinks) = (None::<Duration>, SmallVec::<[_; FEW]>::new());
         for path in paths.iter().filter(|path| path.flows()) {
             match path.wait_for(self.role, &mut polled) {
                 Look::Now => until = Some(Duration::ZERO),

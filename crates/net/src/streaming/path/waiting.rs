@@ -7,6 +7,7 @@ use genie_sys::Errno;
 use rustix::event::{PollFd, PollFlags};
 
 use super::super::how::{Style, WhenFull};
+use super::super::lane::Polled;
 use super::{Path, Role};
 
 /// How long a flow waits whose sink does not tell when it has room.
@@ -26,14 +27,14 @@ pub(in crate::streaming) enum Look {
 
 impl Path {
     /// Adds the descriptors that are to wake the thread, and says when it is to look again.
-    pub(in crate::streaming) fn wait_for<'p>(&'p self, role: Role, polled: &mut Vec<PollFd<'p>>) -> Look {
+    pub(in crate::streaming) fn wait_for<'p>(&'p self, role: Role, polled: &mut Polled<'p>) -> Look {
         self.guarded(|| self.look(role, polled)).unwrap_or_else(|error| {
             self.end(Err(error));
             Look::Now
         })
     }
 
-    fn look<'p>(&'p self, role: Role, polled: &mut Vec<PollFd<'p>>) -> Look {
+    fn look<'p>(&'p self, role: Role, polled: &mut Polled<'p>) -> Look {
         let is_synchronous = self.how.style == Style::Synchronous;
         match role {
             Role::Reaper if is_synchronous => {
@@ -54,7 +55,7 @@ impl Path {
     }
 
     /// Waits for room in the sink; none if it has some.
-    fn wait_for_sink<'p>(&'p self, role: Role, polled: &mut Vec<PollFd<'p>>) -> Option<Look> {
+    fn wait_for_sink<'p>(&'p self, role: Role, polled: &mut Polled<'p>) -> Option<Look> {
         let mut sink = self.sink.lock();
         if sink.room().is_ok_and(|room| room > 0) {
             return None;
@@ -80,7 +81,7 @@ impl Path {
         }
     }
 
-    fn wait_for_source<'p>(&'p self, polled: &mut Vec<PollFd<'p>>) -> Look {
+    fn wait_for_source<'p>(&'p self, polled: &mut Polled<'p>) -> Look {
         let mut source = self.source.lock();
         if source.is_over() {
             return if self.how.style == Style::Synchronous { Look::Now } else { Look::WhenWoken };
