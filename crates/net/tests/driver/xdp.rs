@@ -12,6 +12,8 @@ use genie_conformance::{Buffering, Granules, Guard, Setup};
 use genie_memory::{Data, Space};
 use genie_net::driver::{Error, Queue, Rings, Xdp};
 use genie_net::namespaces::{End, Pair};
+use genie_net::network::Network;
+use genie_net::network::stream::Stream;
 use genie_net::packet::{Between, Header, Hosts};
 use genie_sys::Errno;
 use genie_sys::bpf::Mode;
@@ -363,4 +365,30 @@ fn a_flow_from_an_interface_that_is_removed_ends_by_its_name() {
     let failed = flow.wait(Some(PATIENCE)).expect_err("it is gone");
     let expected = streaming::Error::Source { end: "near".to_owned(), errno: Errno::NETDOWN };
     assert_eq!(failed, expected);
+}
+
+/// The drivers of networks that copy run over these rings as over a card's: headers in front of the data, and no other copies than theirs.
+#[test]
+fn networks_that_copy_go_over_both_ends_of_a_link() {
+    let test = "networks_that_copy_go_over_both_ends_of_a_link";
+    let Some(pair) = pair(test, 1500) else { return };
+    let opened = pair.ends.each_ref().map(|end| open(test, end, &small()));
+    let [Some(one), Some(other)] = opened else { return };
+    let one = Network::one_copy(one).expect("memory");
+    let other = Network::two_copies(other, Stream::new()).expect("memory");
+    for (from, sender, receiver) in [(0, &one, &other), (1, &other, &one)] {
+        let mut sum = 0;
+        for (number, len) in [1, 64, 1400, 1472].into_iter().enumerate() {
+            let frame = frame(&pair, from, PORT, &pattern(number as u64, len));
+            let mut packet = sender.allocate(frame.len()).expect("no error").expect("a buffer");
+            packet.data_mut().copy_from(&frame);
+            sender.send(packet).expect("there is room");
+            let came = receiver.receive_timeout(Some(PATIENCE)).expect("no error").expect("it comes in time");
+            same(&came.data().to_vec(), &frame, format!("{len} bytes from {from}"));
+            sum += frame.len() as u64;
+        }
+        let copies = 1 + from as u64;
+        assert_eq!(sender.counters().expect("this process").copied_out, copies * sum);
+        assert_eq!(receiver.counters().expect("this process").copied_in, (3 - copies) * sum);
+    }
 }

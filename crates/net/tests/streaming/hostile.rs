@@ -24,12 +24,17 @@ pub(crate) const GIVE: u8 = 4;
 /// The device's part of a card: its FIFOs, and the socket that keeps it alive.
 pub(crate) struct Hostile {
     ends: Ends,
-    _control: Socket,
+    control: Socket,
 }
 
 impl Hostile {
     pub(crate) fn new(ends: Ends, control: Socket) -> Self {
-        Self { ends, _control: control }
+        Self { ends, control }
+    }
+
+    /// Whether the other side has ended.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.control.is_hung_up()
     }
 
     /// Takes what the other side has said; whether it has said anything.
@@ -56,7 +61,7 @@ fn hostile() -> (Card, Hostile) {
     let (own, hosts) = Event::pair().expect("an event");
     control.send(HELLO, &[memory.as_fd(), fifos.as_fd(), hosts.as_fd()]).expect("it is sent");
     let ends = Ends::attach(&fifos, LAYOUT, Side::Server, Bells::end(own)).expect("memory");
-    (Card::open(ours).expect("a card"), Hostile { ends, _control: control })
+    (Card::open(ours).expect("a card"), Hostile::new(ends, control))
 }
 
 /// What no honest device says, kind by kind.
@@ -168,7 +173,7 @@ fn a_hostile_host_ends_its_device() {
         let [_memory, fifos, bell] = <[_; 3]>::try_from(received.descriptors).expect("three descriptors");
         let bells = Bells::end(Event::try_from_descriptor(bell).expect("an event"));
         let ends = Ends::attach(&Object::accept(fifos).expect("an object"), LAYOUT, Side::Client, bells);
-        let mut host = Hostile { ends: ends.expect("memory"), _control: ours };
+        let mut host = Hostile::new(ends.expect("memory"), ours);
         // The second time it is a lie in any case.
         host.say(kind, buffer, len);
         host.say(kind, buffer, len);

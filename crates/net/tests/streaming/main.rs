@@ -7,11 +7,15 @@ mod fakes;
 mod files;
 mod flows;
 mod hostile;
+mod hosts;
 mod network;
+#[path = "../datagram/sight.rs"]
+mod sight;
 mod torture;
 mod waiting;
 
-use std::process::{Command, Stdio};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use genie_net::driver::Card;
@@ -19,8 +23,8 @@ use genie_net::driver::card::{Control, Device};
 use genie_net::streaming::{End, Flow, How, Streaming, Style, WhenFull};
 use genie_sys::socket::Socket;
 
-/// Says that the test is the other process of a test.
-const DEVICE: &str = "GENIE_TEST_DEVICE";
+/// Says that the test is the other process of a test, and which.
+const NUMBER: &str = "GENIE_TEST_NUMBER";
 const STYLES: [Style; 2] = [Style::Synchronous, Style::Asynchronous];
 
 /// A card whose device is a thread.
@@ -37,24 +41,40 @@ fn end(name: &str) -> (End, Control) {
     (End::new(name, card).expect("descriptors"), control)
 }
 
-/// A card whose device is a process.
-fn card_elsewhere() -> (Card, std::process::Child) {
-    let (ours, theirs) = Socket::pair().expect("a socket");
+/// Another process, which is the test of this name. Its standard input is the descriptor.
+fn elsewhere(name: &str, number: u32, descriptor: OwnedFd) -> Child {
     let mut program = Command::new(std::env::current_exe().expect("the test's own path"));
-    program.args(["device", "--exact", "--ignored", "--nocapture"]).env(DEVICE, "1");
-    let child = program.stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs))).stdout(Stdio::null());
-    let child = child.spawn().expect("a process");
+    program.args([name, "--exact", "--ignored", "--nocapture"]).env(NUMBER, number.to_string());
+    program.stdin(descriptor).stdout(Stdio::null()).spawn().expect("a process")
+}
+
+/// The socket and the number of another process.
+fn given() -> Option<(Socket, u32)> {
+    let number = std::env::var(NUMBER).ok()?.parse().expect("a number");
+    let control = std::io::stdin().as_fd().try_clone_to_owned().expect("a descriptor");
+    Some((Socket::try_from_descriptor(control).expect("a socket"), number))
+}
+
+/// A card whose device is a process.
+fn card_elsewhere() -> (Card, Child) {
+    let (ours, theirs) = Socket::pair().expect("a socket");
+    let child = elsewhere("device", 0, theirs.into());
     (Card::open(ours).expect("a card"), child)
 }
 
 #[test]
 #[ignore = "it is the other process of tests that need one"]
 fn device() {
-    use std::os::fd::AsFd;
-    if std::env::var_os(DEVICE).is_some() {
-        let control = std::io::stdin().as_fd().try_clone_to_owned().expect("a descriptor");
-        let control = Socket::try_from_descriptor(control).expect("a socket");
+    if let Some((control, _)) = given() {
         Device::attach(control).and_then(Device::run).expect("an honest host");
+    }
+}
+
+#[test]
+#[ignore = "it is the other process of tests that need one"]
+fn application() {
+    if let Some((control, kind)) = given() {
+        hosts::application(control, kind);
     }
 }
 

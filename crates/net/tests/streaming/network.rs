@@ -1,30 +1,25 @@
 //! Networks: one interface over drivers with two copies, one and none.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use genie_fbufs::Message;
 use genie_net::checksum::Checksum;
 use genie_net::driver::Card;
-use genie_net::driver::card::{Control, Device};
+use genie_net::driver::card::Control;
 use genie_net::network::modules::{Counts, Headers};
 use genie_net::network::stream::{Module, Next, Queue, Stream, Way};
 use genie_net::network::{Management, Network, Packet};
-use genie_ring::{Bells, Ends, Side};
-use genie_sys::event::Event;
+use genie_sys::Errno;
 use genie_sys::lock::Mutex;
-use genie_sys::socket::Socket;
-use genie_sys::{Errno, Object};
 
 use super::child::{ExitOutcome, fork_child};
 use super::fakes::Fake;
-use super::hostile::{GIVE, Hostile, LAYOUT, TRANSMIT};
-use super::{card, card_elsewhere, until};
+use super::{card, card_elsewhere};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
-const LENS: [usize; 13] = [1, 2, 3, 7, 63, 64, 65, 511, 1500, 2047, 4072, 4095, 4096];
+pub(super) const LENS: [usize; 13] = [1, 2, 3, 7, 63, 64, 65, 511, 1500, 2047, 4072, 4095, 4096];
 
 /// Each driver over a card of its own, and how often it copies; with what tells the card's device what to do.
 pub(super) fn networks() -> [(u64, Network, Control); 4] {
@@ -61,7 +56,7 @@ pub(super) fn send(network: &Network, mut packet: Packet) {
     }
 }
 
-fn received(network: &Network) -> Packet {
+pub(super) fn received(network: &Network) -> Packet {
     network.receive_timeout(PATIENCE).expect("an honest card").expect("it comes in time")
 }
 
@@ -387,86 +382,6 @@ fn a_child_made_by_fork_has_errors_and_takes_no_buffer_back() {
         send(&network, held.take().expect("it is held"));
         assert_eq!(received(&network).data().to_vec(), [1; 10]);
     }
-}
-
-/// A card whose host is the test.
-fn raw() -> (Hostile, std::fs::File, std::thread::JoinHandle<genie_sys::Result<()>>) {
-    let (ours, theirs) = Socket::pair().expect("a socket");
-    let device = std::thread::spawn(move || Device::attach(theirs).and_then(Device::run));
-    let hello = ours.receive(&mut [0; 16]).expect("a hello");
-    let [memory, fifos, bell] = <[_; 3]>::try_from(hello.descriptors).expect("three descriptors");
-    let bells = Bells::end(Event::try_from_descriptor(bell).expect("an event"));
-    let ends = Ends::attach(&Object::accept(fifos).expect("an object"), LAYOUT, Side::Client, bells);
-    (Hostile::new(ends.expect("memory"), ours), memory.into(), device)
-}
-
-/// Four hosts that know no rules, of cards whose devices are in one process with those of networks that go on meanwhile.
-#[test]
-fn hostile_hosts_end_their_own_devices_alone() {
-    let random = || fastrand::u32(..);
-    let hosts = [(); 4].map(|()| {
-        std::thread::spawn(move || {
-            for round in 0..10 {
-                let (mut host, memory, device) = raw();
-                let store = |at: u32| {
-                    let at = u64::from(at) % ((1 << 20) - 100);
-                    memory.write_all_at(&random().to_le_bytes().repeat(25), at).expect("the card's memory");
-                };
-                // It stores into what it has sent, and gives what it has, for a while.
-                (128..256).for_each(|buffer| host.say(GIVE, buffer, 0));
-                for _ in 0..200 {
-                    host.say(TRANSMIT, random() % 128, 1 + random() % 4096);
-                    store(random());
-                    let _ = host.hear();
-                }
-                assert!(!device.is_finished(), "it has kept to the FIFOs' rules");
-                for _ in 0..100 {
-                    match round % 3 {
-                        0 => host.say(random() as u8, random(), random()),
-                        1 => host.say(GIVE, 128 + random() % 128, random()),
-                        _ => host.say(TRANSMIT, random() % 300, random() % 5000),
-                    }
-                    store(random());
-                }
-                let ended = device.join().expect("it does not panic");
-                assert_eq!(ended.map_err(|error| error.errno), Err(Errno::PROTO));
-            }
-        })
-    });
-    let networks = networks();
-    networks.iter().for_each(|(.., control)| control.reflect().expect("a device"));
-    let mut round = 0;
-    while round < 20 || hosts.iter().any(|host| !host.is_finished()) {
-        for (_, network, _) in &networks {
-            for len in LENS {
-                send(network, packet(network, &bytes(len, round)));
-                assert_eq!(received(network).data().to_vec(), bytes(len, round));
-            }
-        }
-        round += 1;
-    }
-    hosts.into_iter().for_each(|host| host.join().expect("no assertion has failed"));
-    for (_, network, control) in networks {
-        assert!(network.receive().expect("an honest card").is_none());
-        until("all buffers are home", || control.report().is_ok_and(|report| report.free == 128));
-    }
-}
-
-/// What was sent without a copy is the device's: a host that stores into it still has its own packet damaged, and no more.
-#[test]
-fn stores_after_sending_damage_the_senders_own_packet_alone() {
-    let (mut host, memory, device) = raw();
-    (128..256).for_each(|buffer| host.say(GIVE, buffer, 0));
-    for round in 0..1000u32 {
-        host.say(TRANSMIT, round % 128, 4096);
-        memory.write_all_at(&[round as u8; 4096], u64::from(round % 128) * 4096).expect("the card's memory");
-        while !host.hear() {
-            std::thread::yield_now();
-        }
-    }
-    assert!(!device.is_finished());
-    drop(host);
-    assert!(device.join().expect("it does not panic").is_ok(), "its host has gone, and has broken no rule");
 }
 
 #[test]
