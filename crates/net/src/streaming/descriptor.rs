@@ -3,6 +3,8 @@
 //! How: a descriptor may be shared with other processes, so its flags stay as they are. Sockets are asked not to block; of anything else but
 //! files it is found out first whether it would, and at most a page is written, for which a pipe that is writable has room. A packet is copied
 //! on its way to the kernel, since the memory in which it is may be a peer's. What the kernel has not taken of it goes with the next look.
+//! A message that is longer than a packet is an error (EMSGSIZE), and lost. An empty datagram is a packet, which sockets of datagrams alone
+//! take: of any other kind, an empty message would be the end, or nothing.
 //! Limits: where another process reads the same pipe, a read may wait for what that one has taken. A program that does not ignore SIGPIPE, as
 //! Rust's do, is killed by it where a pipe's reader is gone.
 
@@ -45,6 +47,8 @@ pub(super) struct Descriptor {
     rest: Vec<u8>,
     written: usize,
     is_over: bool,
+    /// What the next look is to say, after the packets that came before.
+    failed: Option<Errno>,
     counters: Counters,
 }
 
@@ -63,7 +67,8 @@ impl Descriptor {
             _ => Kind::Other,
         };
         let (packet, rest, counters) = (vec![0; len], Vec::new(), Counters::default());
-        Ok(Self { descriptor, kind, packet, filled: 0, rest, written: 0, is_over: false, counters })
+        let (is_over, failed) = (false, None);
+        Ok(Self { descriptor, kind, packet, filled: 0, rest, written: 0, is_over, failed, counters })
     }
 
     fn is_message(&self) -> bool {
@@ -83,11 +88,22 @@ impl Descriptor {
             return Ok(None);
         }
         let into = &mut self.packet[self.filled..];
+        let (most, now) = (into.len(), RecvFlags::DONTWAIT);
         let read = match self.kind {
             Kind::File | Kind::Other => rustix::io::read(&self.descriptor, into),
-            _ => rustix::net::recv(&self.descriptor, into, RecvFlags::DONTWAIT).map(|(len, _)| len),
+            Kind::Stream => rustix::net::recv(&self.descriptor, into, now).map(|(len, _)| len),
+            // The length is the message's own.
+            Kind::Messages | Kind::Datagrams => {
+                rustix::net::recv(&self.descriptor, into, now | RecvFlags::TRUNC).map(|(_, len)| len)
+            }
         };
-        or_later(read.map(Some), None)
+        match or_later(read.map(Some), None)? {
+            Some(len) if len > most => {
+                self.counters.unfit += 1;
+                Err(Errno::MSGSIZE)
+            }
+            read => Ok(read),
+        }
     }
 
     /// Writes bytes, as many as are taken at once.
@@ -107,12 +123,25 @@ impl Descriptor {
         }
         Ok(done)
     }
+
+    fn put_empty(&mut self) -> Result<bool, Errno> {
+        if self.kind != Kind::Datagrams {
+            return Err(Errno::MSGSIZE);
+        }
+        let sent = rustix::net::send(&self.descriptor, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let is_sent = or_later(sent.map(|_| true), false)?;
+        self.counters.sent += u64::from(is_sent);
+        Ok(is_sent)
+    }
 }
 
 impl Rings for Descriptor {
     fn put(&mut self, frame: &Data<'_>) -> Result<bool, Errno> {
         if self.room()? == 0 {
             return Ok(false);
+        }
+        if frame.is_empty() {
+            return self.put_empty();
         }
         let mut bytes = std::mem::take(&mut self.rest);
         bytes.clear();
@@ -142,18 +171,27 @@ impl Rings for Descriptor {
     }
 
     fn take(&mut self, most: usize, see: &mut dyn FnMut(&Frame<'_>)) -> Result<usize, Errno> {
+        if let Some(errno) = self.failed.take() {
+            return Err(errno);
+        }
         let mut taken = 0;
         for _ in 0..most {
             if self.is_over {
                 break;
             }
-            match self.read()? {
-                None => break,
-                Some(0) => self.is_over = self.kind != Kind::Datagrams,
-                Some(len) => self.filled += len,
-            }
+            let len = match self.read() {
+                Ok(None) => break,
+                Ok(Some(len)) => len,
+                Err(errno) if taken == 0 => return Err(errno),
+                Err(errno) => {
+                    self.failed = Some(errno);
+                    break;
+                }
+            };
+            self.filled += len;
+            self.is_over = len == 0 && self.kind != Kind::Datagrams;
             let is_whole = self.filled == self.packet.len() || self.is_message() || self.is_over;
-            if is_whole && self.filled > 0 {
+            if is_whole && (self.filled > 0 || !self.is_over) {
                 let packet = &self.packet[..std::mem::take(&mut self.filled)];
                 self.counters.received += 1;
                 self.counters.received_bytes += packet.len() as u64;

@@ -33,8 +33,9 @@ impl End {
         Self::of(name, rings, false)
     }
 
-    /// A file, a pipe or a socket. What comes is taken in packets of `len` bytes, the last one shorter; of a socket of datagrams, each is a
-    /// packet of at most so many bytes. What goes is written without gaps. The descriptor's flags stay as they are.
+    /// A file, a pipe or a socket. What comes is taken in packets of `len` bytes, the last one shorter; of a socket of messages or datagrams,
+    /// each is a packet, and one that is longer ends the flow ([`Error::Message`]). What goes is written without gaps; an empty packet goes to a
+    /// socket of datagrams alone, and is dropped elsewhere. The descriptor's flags stay as they are.
     ///
     /// # Errors
     /// The process has no descriptors left; EINVAL: packets are empty.

@@ -14,6 +14,14 @@ pub enum Error {
         /// Why.
         errno: Errno,
     },
+    /// A message has come that is longer than a packet; it is lost, and nothing more is taken.
+    #[error(
+        "the flow's source {end} has sent a message that is longer than the flow's packets: give them its length"
+    )]
+    Message {
+        /// The end's name.
+        end: String,
+    },
     /// Nothing more goes to its sink.
     #[error("the flow's sink {end} has failed: {errno}")]
     Sink {

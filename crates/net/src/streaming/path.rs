@@ -226,7 +226,7 @@ impl Path {
                 result = frame.show(|data| self.put(data, &mut tap, &mut **sink, done));
             });
             done.copied += source.copied() - before;
-            let took = or_later(took, 0).map_err(|errno| self.source_failed(errno))?;
+            let took = self.taken(took, done)?;
             std::mem::replace(&mut result, Ok(()))?;
             moved += took;
             if took < most {
@@ -262,7 +262,7 @@ impl Path {
             queue.waiting.push_back(packet);
         });
         done.copied += source.copied() - before;
-        let took = or_later(took, 0).map_err(|errno| self.source_failed(errno))?;
+        let took = self.taken(took, done)?;
         self.has_ended.store(source.is_over(), Ordering::Release);
         if took > 0 || source.is_over() {
             self.scheduler.wake();
@@ -358,8 +358,16 @@ impl Path {
         or_later(sink.send().map(|()| true), false).map_err(|errno| self.sink_failed(errno))
     }
 
-    fn source_failed(&self, errno: Errno) -> Error {
-        Error::Source { end: self.source.name(), errno }
+    /// How many packets the source has given.
+    fn taken(&self, took: Result<usize, Errno>, done: &mut Statistics) -> Result<usize, Error> {
+        or_later(took, 0).map_err(|errno| {
+            let end = self.source.name();
+            if errno != Errno::MSGSIZE {
+                return Error::Source { end, errno };
+            }
+            done.dropped += 1;
+            Error::Message { end }
+        })
     }
 
     fn sink_failed(&self, errno: Errno) -> Error {

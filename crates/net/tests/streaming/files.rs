@@ -9,8 +9,9 @@ use std::time::Duration;
 use genie_conformance::bytes::pattern;
 use genie_net::streaming::{End, Error, Flow};
 use genie_sys::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
-use super::{STYLES, WhenFull, how, started, streaming};
+use super::{STYLES, WhenFull, how, started, streaming, until};
 
 fn end(name: &str, descriptor: impl Into<OwnedFd>, len: usize) -> End {
     End::of_descriptor(name, descriptor.into(), len).expect("descriptors")
@@ -67,13 +68,54 @@ fn datagrams_stay_packets() {
             (UnixDatagram::pair().expect("sockets"), UnixDatagram::pair().expect("sockets"));
         let flow =
             started(&streaming, &end("from", from, 2000), &end("to", to, 1), how(style, WhenFull::Hold));
-        for len in [1, 2000, 7, 500] {
+        for len in [1, 0, 2000, 7, 500] {
             source.send(&pattern(len as u64, len)).expect("it goes");
             let mut came = [0; 4096];
             assert_eq!(sink.recv(&mut came).expect("it comes"), len);
             assert_eq!(came[..len], pattern(len as u64, len));
         }
         assert_eq!(flow.statistics().dropped, 0);
+    }
+}
+
+/// What has no messages, or takes an empty one for the end, has no place for an empty datagram.
+#[test]
+fn an_empty_datagram_is_counted_where_it_can_be_no_packet() {
+    let streaming = streaming();
+    for style in STYLES {
+        let ((source, from), (mut reader, writer)) =
+            (UnixDatagram::pair().expect("sockets"), std::io::pipe().expect("a pipe"));
+        let flow =
+            started(&streaming, &end("from", from, 10), &end("to", writer, 1), how(style, WhenFull::Hold));
+        for part in ["", "whole"] {
+            source.send(part.as_bytes()).expect("it goes");
+        }
+        let mut came = [0; 5];
+        reader.read_exact(&mut came).expect("it comes");
+        assert_eq!(&came, b"whole");
+        until("the packet is counted", || flow.statistics().packets == 1);
+        assert_eq!((flow.statistics().dropped, flow.statistics().bytes), (1, 5));
+    }
+}
+
+#[test]
+fn a_message_longer_than_a_packet_ends_the_flow_after_what_came_before() {
+    let streaming = streaming();
+    for kind in [SocketType::DGRAM, SocketType::SEQPACKET] {
+        let pair = || socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("sockets");
+        let ((source, from), (to, sink)) = (pair(), pair());
+        for len in [10, 11, 10] {
+            send(&source, &pattern(1, len), SendFlags::empty()).expect("room");
+        }
+        let (from, to) = (end("from", from, 10), end("to", to, 1));
+        let flow = started(&streaming, &from, &to, how(STYLES[0], WhenFull::Hold));
+        let failed = flow.wait(Some(Duration::from_secs(20)));
+        assert_eq!(failed, Err(Error::Message { end: "from".to_owned() }));
+        assert_eq!((flow.statistics().packets, flow.statistics().dropped), (1, 1));
+        let mut came = [0; 100];
+        assert_eq!(recv(&sink, &mut came[..], RecvFlags::empty()).expect("it comes").1, 10);
+        assert_eq!(came[..10], pattern(1, 10));
+        assert_eq!(recv(&sink, &mut came[..], RecvFlags::DONTWAIT), Err(Errno::AGAIN));
     }
 }
 
