@@ -21,6 +21,7 @@
 //! zero-copy driver makes only those system calls that its [`Management`] has.
 
 mod driving;
+mod locked;
 pub mod modules;
 mod no_copy;
 mod one_copy;
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 use genie_memory::{Data, DataMut};
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
-use genie_sys::lock::{Mutex, MutexGuard};
+use genie_sys::lock::Mutex;
 use genie_sys::poll::any_readable;
 use genie_sys::{Errno, Error};
 
@@ -44,6 +45,7 @@ use crate::driver::card::memory::Memory;
 use crate::driver::card::words::BUFFER;
 use crate::driver::{Card, Rings};
 use driving::{Driving, Fate, Outgoing};
+use locked::Locked;
 use no_copy::NoCopy;
 use one_copy::OneCopy;
 use stream::Stream;
@@ -64,7 +66,8 @@ pub enum Management {
     SystemCall,
 }
 
-/// A network. Clones are handles of the same one, as packets are: it ends with the last of them.
+/// A network. Clones are handles of the same one, as packets are: it ends with the last of them. A [module](stream::Module) that uses its own
+/// network is refused: EDEADLK.
 #[derive(Debug, Clone)]
 pub struct Network(Arc<Inner>);
 
@@ -332,9 +335,9 @@ impl Network {
 }
 
 impl Inner {
-    fn lock(&self) -> Result<MutexGuard<'_, State>, Errno> {
+    fn lock(&self) -> Result<Locked<'_, State>, Errno> {
         // In a child made by fork, a thread that is not there may have the lock.
-        if self.maker.is_this_process() { Ok(self.state.lock()) } else { Err(Errno::CHILD) }
+        if self.maker.is_this_process() { Locked::of(&self.state) } else { Err(Errno::CHILD) }
     }
 
     /// Whether there is something for a thread that waits, and tells those who do; otherwise the descriptor will tell.

@@ -23,7 +23,9 @@ pub enum Way {
     Up,
 }
 
-/// A module.
+/// A module. It runs while its network is locked, and must not wait for another thread that uses the network. What it asks of a network that
+/// is locked, as its own is, is refused (EDEADLK), in place of waiting for ever; a packet of that network's which it drops leaves its buffer
+/// in use until the network ends.
 pub trait Module: Send {
     /// The put procedure: passes the message on to `next`, queues it in the module's queue of this way, or drops it.
     fn put(&mut self, message: Message, queue: &mut Queue, next: &mut Next<'_>);

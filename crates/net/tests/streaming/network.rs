@@ -217,6 +217,56 @@ fn headers_go_over_a_card_and_what_passes_is_counted() {
     assert_eq!(counts.get(Way::Up), counted(&mut whole.clone()));
 }
 
+/// Uses networks on the way, and notes what they say.
+#[derive(Clone, Default)]
+struct Inside {
+    networks: Arc<Mutex<Vec<Network>>>,
+    said: Arc<Mutex<Vec<Option<Errno>>>>,
+}
+
+impl Module for Inside {
+    fn put(&mut self, message: Message, _queue: &mut Queue, next: &mut Next<'_>) {
+        let mut said = self.said.lock();
+        for network in &*self.networks.lock() {
+            said.push(network.allocate(1).err());
+            said.push(network.receive_timeout(Some(Duration::ZERO)).err());
+            said.push(network.flush(None).err());
+            said.push(network.counters().err());
+        }
+        next.put(message);
+    }
+}
+
+#[test]
+fn a_module_that_uses_its_own_network_is_refused_and_one_that_panics_loses_its_message_alone() {
+    let (inside, fake) = (Inside::default(), Fake::new(10));
+    let network = Network::two_copies(fake.clone(), Stream::new().push(inside.clone())).expect("memory");
+    let other = Network::one_copy(Fake::new(10)).expect("memory");
+    *inside.networks.lock() = vec![network.clone(), other];
+    send(&network, packet(&network, &[1; 10]));
+    inside.networks.lock().clear();
+    assert_eq!(*inside.said.lock(), [[Some(Errno::DEADLK); 4], [None; 4]].concat());
+    assert_eq!(network.counters().expect("nobody is inside any more").sent, 1);
+
+    struct Panics(bool);
+    impl Module for Panics {
+        fn put(&mut self, message: Message, _queue: &mut Queue, next: &mut Next<'_>) {
+            assert!(!std::mem::take(&mut self.0), "this is what is tested");
+            next.put(message);
+        }
+    }
+    let network = Network::two_copies(fake.clone(), Stream::new().push(Panics(true))).expect("memory");
+    let panicking = || network.send(packet(&network, &[2; 10]));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panicking)).is_err());
+    // All buffers are there still.
+    let packets: Vec<_> =
+        (0..128).map(|_| network.allocate(10).expect("no error").expect("a buffer")).collect();
+    drop(packets);
+    send(&network, packet(&network, &[3; 10]));
+    let put: Vec<_> = fake.peek(|state| state.put.iter().map(|(bytes, _)| bytes[0]).collect());
+    assert_eq!(put, [1, 3]);
+}
+
 /// Queues all messages.
 struct Queues;
 
