@@ -55,6 +55,10 @@ expect 0 '^success: [0-9]+ of 67108864 bytes came$' "${program}progress"
 # A pool of the server's own.
 expect 0 '^16 packets: 32 pages changed places, 0 bytes copied; 16 buffers are free again$' "${program}device"
 
+# Networks, by as many copies as they say.
+expect 0 '^2 copies: 1000 of 1000 packets came back; 3000000 bytes copied out, 3000000 in$' "${program}network"
+grep -q '^0 copies: .*; 0 bytes copied out, 0 in$' "$scratch/out" || fail "the network without copies copies"
+
 # Copy, and what means the same.
 expect 0 '^held output: .*yes; 8388608 bytes copied$' "${program}copy_semantics" copy
 expect 0 '^held output: .*yes; 0 bytes copied$' "${program}copy_semantics" emulated-copy

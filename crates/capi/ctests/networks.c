@@ -1,5 +1,6 @@
 /* Networks that allocate packets, over cards whose devices are threads and processes. */
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -188,6 +189,52 @@ static void processes(void) {
     OK(io_network_close(network));
 }
 
+/* What finds no room in a card that is stopped waits in the queue, and has gone when a flush succeeds. */
+static void flushes(void) {
+    int host, status;
+    const pid_t child = device(&host);
+    const io_network_t network = opened(host, 2, 0, NULL);
+    OK(kill(child, SIGSTOP));
+    CHECK(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+    struct io_packet packet = allocated(network, LONGEST);
+    while (io_network_send(network, packet.packet, IO_NO_CHECKSUM) == 0)
+        packet = allocated(network, LONGEST);
+    CHECK(errno == EAGAIN && counted(network).sent > HELD);
+    FAILS(ETIMEDOUT, io_network_flush(network, 0));
+    FAILS(ETIMEDOUT, io_network_flush(network, 1000000));
+    OK(kill(child, SIGCONT));
+    OK(io_network_flush(network, IO_FOREVER));
+    OK(io_network_flush(network, 0));
+    OK(io_packet_free(packet.packet));
+    OK(io_network_close(network));
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    FAILS(EBADF, io_network_flush(network, 0));
+    for (uint32_t copies = 0; copies <= 1; copies++) {
+        const io_network_t other = opened(-1, copies, 0, NULL);
+        OK(io_network_flush(other, 0));
+        OK(io_network_close(other));
+    }
+}
+
+/* A process that can have no more descriptors is told so, whichever one is the first that it lacks. */
+static void descriptors(void) {
+    struct rlimit limit;
+    OK(getrlimit(RLIMIT_NOFILE, &limit));
+    const rlim_t before = limit.rlim_cur;
+    io_network_t network;
+    int opened;
+    limit.rlim_cur = 3;
+    do {
+        OK(setrlimit(RLIMIT_NOFILE, &limit));
+        opened = io_network_open(-1, NULL, &network) == 0;
+        CHECK(opened || (errno == EMFILE && *io_error_text()));
+    } while (!opened && ++limit.rlim_cur < before);
+    limit.rlim_cur = before;
+    OK(setrlimit(RLIMIT_NOFILE, &limit));
+    CHECK(opened);
+    OK(io_network_close(network));
+}
+
 static void misuse(void) {
     struct io_network_options options = {.size = sizeof options};
     io_network_t network;
@@ -223,6 +270,7 @@ static void misuse(void) {
     if (child == 0) {
         FAILS(ECHILD, io_network_send(network, packet.packet, IO_NO_CHECKSUM));
         FAILS(ECHILD, io_packet_free(packet.packet));
+        FAILS(ECHILD, io_network_flush(network, 0));
         FAILS(ECHILD, io_network_close(network));
         execlp("true", "true", (char *)NULL); /* so that leaks are not looked for */
         CHECK(!"exec");
@@ -237,7 +285,8 @@ static void misuse(void) {
 }
 
 int main(void) {
-    processes(); /* first: it forks */
+    processes(); /* first: it forks, as the next one does */
+    flushes();
     for (uint32_t copies = 0; copies <= 2; copies++) {
         reflections(copies, 0);
         checksums(copies);
@@ -245,6 +294,8 @@ int main(void) {
     }
     reflections(0, IO_BY_SYSTEM_CALLS);
     headers();
+    if (!is_brief()) /* valgrind has limits of its own */
+        descriptors();
     misuse();
     return 0;
 }

@@ -302,10 +302,12 @@ unsafe fn socket(descriptor: c_int) -> Result<Socket, Failure> {
 
 /// Starts a device in a thread, which ends with its host; returns the host's socket.
 fn own_device() -> Result<Socket, Failure> {
-    let (ours, theirs) = Socket::pair().map_err(|error| system(&error))?;
-    // A device that fails is gone for its host, which says so.
-    let device = || drop(Device::attach(theirs).and_then(Device::run));
-    thread::spawn("genie-card", device).map(|_goes_on| ours).map_err(|error| system(&error))
+    let started = Socket::pair().and_then(|(ours, theirs)| {
+        let device = Device::attach(theirs)?;
+        // A device that fails is gone for its host, which says so.
+        thread::spawn("genie-card", || drop(device.run())).map(|_goes_on| ours)
+    });
+    started.map_err(|error| system(&error))
 }
 
 fn system(error: &Error) -> Failure {

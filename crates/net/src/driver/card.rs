@@ -89,12 +89,15 @@ impl Card {
     /// Takes the card whose device is at the other end of the socket.
     ///
     /// # Errors
-    /// ETIMEDOUT, EPROTO: there is no device, or none that keeps to the rules; the limits on descriptors and memory.
+    /// ETIMEDOUT, EPROTO: there is no device, or none that keeps to the rules; EMFILE and the like: the limits on descriptors and memory.
     pub fn open(control: Socket) -> Result<Self> {
         let mut bytes = [0; HELLO.len()];
         let silent = || Error::new("recvmsg", "the device of a card", Errno::TIMEDOUT);
-        let Received { len, descriptors, .. } =
+        let Received { len, descriptors, is_short, .. } =
             control.receive_timeout(&mut bytes, PATIENCE)?.ok_or_else(silent)?;
+        if is_short {
+            return Err(Error::new("recvmsg", "the device of a card", Errno::MFILE));
+        }
         let (true, Ok([memory, fifos, bell])) = (bytes[..len] == *HELLO, <[_; 3]>::try_from(descriptors))
         else {
             return Err(Error::new("check", "the device of a card", Errno::PROTO));
