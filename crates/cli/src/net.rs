@@ -1,5 +1,6 @@
 //! `genie net`: datagrams between real hosts, by Genie and by the kernel's own sockets.
 
+pub(crate) mod address;
 mod echo;
 pub(crate) mod end;
 pub(crate) mod figures;

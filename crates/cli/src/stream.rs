@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use genie::net::streaming::{Error, Flow, How, Streaming, Style, WhenFull};
 use genie_lab::length;
+use genie_sys::machine;
 
 use crate::failure::Failure;
 use crate::net::means::By;
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Stream data from one end to another.
 ///
-/// An end is a path (of a file, a FIFO or a device); - for standard input or output; tcp:HOST:PORT, which connects, or
+/// An end is a path (of a file, a FIFO or a device); - for standard input or output; tcp:HOST:PORT, which connects within 10 s, or
 /// tcp-listen:HOST:PORT, which waits for one connection; unix:PATH or unix-listen:PATH, the same by a local socket; udp:HOST:PORT, from
 /// where datagrams are taken that come there, or to where they are sent; or net:IFACE, an interface, whose packets are whole Ethernet
 /// frames. From an interface come those with UDP datagrams to a port of this host: net:IFACE:PORT. A path that looks like another end
@@ -46,7 +47,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = number::within::<u8>(0..=255))]
     priority: Vec<u8>,
     /// How many packets wait in the queue at most, with --asynchronous.
-    #[arg(long, value_name = "N", default_value_t = How::default().queue, value_parser = number::within::<usize>(1..=65_536))]
+    #[arg(long, value_name = "N", requires = "asynchronous", default_value_t = How::default().queue,
+        value_parser = number::within::<usize>(1..=65_536))]
     queue: usize,
     /// How many packets a flow moves at most before the others are looked at.
     #[arg(long, value_name = "N", default_value_t = How::default().quantum, value_parser = number::within::<usize>(1..=65_536))]
@@ -55,7 +57,8 @@ pub(crate) struct Args {
     #[arg(long)]
     drop: bool,
     /// The length of the packets in which bytes are taken from a file, a pipe or a connection. Bytes go on when a packet is full, or
-    /// at the end; of UDP and an interface, each datagram or frame is a packet.
+    /// at the end; of UDP and an interface, each datagram or frame is a packet. Where standard input is a socket of messages, each of
+    /// them is a packet, and a longer one ends the flow.
     #[arg(long, value_name = "LEN", default_value = "4K", value_parser = packet)]
     length: usize,
     /// By what interfaces are driven.
@@ -115,7 +118,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let _ = flow.stop();
     }
     figures.summary(&running).print()?;
-    failed.map_or(Ok(()), |error| Err(Failure::could_not(error)))
+    failed.map_or(Ok(()), |error| Err(args.failure(error)))
 }
 
 impl Args {
@@ -135,6 +138,7 @@ impl Args {
         if self.json && pairs.iter().any(|[_, to]| *to == Place::Standard) {
             return Err(Failure::usage("--json prints to standard output, which is where the data is to go"));
         }
+        self.ensure_memory(pairs.len())?;
         let style = if self.asynchronous { Style::Asynchronous } else { Style::Synchronous };
         let when_full = if self.drop { WhenFull::Drop } else { WhenFull::Hold };
         let how = |at| How {
@@ -145,6 +149,32 @@ impl Args {
             queue: self.queue,
         };
         Ok(pairs.iter().enumerate().map(|(at, [from, to])| ([from, to], how(at))).collect())
+    }
+
+    /// Refuses packets that would have no room in memory: each flow has one on either side, and those in its queue.
+    fn ensure_memory(&self, flows: usize) -> Result<(), Failure> {
+        let packets = flows * (2 + if self.asynchronous { self.queue } else { 0 });
+        let (needed, most) = (packets as u64 * self.length as u64, machine::usable_memory() / 2);
+        if needed <= most {
+            return Ok(());
+        }
+        Err(Failure::usage(format!(
+            "{packets} packets of {} may take {}, which is more than half of the memory that there is, {}: lower --length or --queue",
+            length::approximate(self.length as u64),
+            length::approximate(needed),
+            length::approximate(most)
+        )))
+    }
+
+    /// Why a flow has failed, with what the user can do about it.
+    fn failure(&self, error: Error) -> Failure {
+        match error {
+            Error::Message { end } => Failure::could_not(format!(
+                "{end} has sent a message of more than {} bytes: give the length of the longest one by --length",
+                self.length
+            )),
+            error => Failure::could_not(error),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 mod running;
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -149,6 +149,19 @@ fn datagrams_stay_whole_until_a_signal_ends_the_flow_with_a_summary() {
 }
 
 #[test]
+fn a_message_longer_than_a_packet_ends_the_flow_and_the_error_names_the_option() {
+    use std::os::fd::OwnedFd;
+    let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    ours.send(&[1; 5000]).unwrap();
+    let output = stream(&["-", "/dev/null", "--json"]).stdin(OwnedFd::from(theirs)).output().unwrap();
+    let error = text(&output.stderr);
+    assert!(
+        !output.status.success() && error.contains("4096 bytes") && error.contains("--length"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_waits_for_its_other_end_ends_at_a_signal_too() {
     let place = tempfile::tempdir().unwrap();
     let socket = place.path().join("socket");
@@ -156,6 +169,54 @@ fn what_waits_for_its_other_end_ends_at_a_signal_too() {
     until("the socket", || socket.exists().then_some(()));
     let output = interrupt(child, "-INT");
     assert!(output.status.success() && !socket.exists(), "{}", text(&output.stderr));
+}
+
+/// The first connection fills the backlog of a listener that accepts none.
+#[test]
+fn a_listener_that_does_not_accept_is_waited_for_by_name_until_a_signal_comes() {
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("socket");
+    let family = rustix::net::AddressFamily::UNIX;
+    let listener = rustix::net::socket(family, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&listener, &rustix::net::SocketAddrUnix::new(&socket).unwrap()).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let _first = UnixStream::connect(&socket).unwrap();
+    let from = format!("unix:{}", name(&socket));
+    for signal in ["-INT", "-TERM"] {
+        let mut child = stream(&[&from, "/dev/null"]).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains(&format!("waiting for {from} to accept")), "{said}");
+        assert!(interrupt(child, signal).status.success());
+    }
+}
+
+#[test]
+fn a_killed_listeners_socket_is_taken_over_and_a_live_ones_is_not() {
+    let place = tempfile::tempdir().unwrap();
+    let [socket, file] = ["socket", "file"].map(|name| place.path().join(name));
+    fs::write(&file, "kept").unwrap();
+    let from = format!("unix-listen:{}", name(&socket));
+    let start = || stream(&[&from, "-"]).spawn().unwrap();
+    let killed = start();
+    until("the socket", || socket.exists().then_some(()));
+    interrupt(killed, "-KILL");
+    assert!(socket.exists());
+    let child = start();
+    until("a listener", || {
+        let probe = std::os::unix::net::UnixDatagram::unbound().unwrap().connect(&socket);
+        (probe.unwrap_err().kind() != std::io::ErrorKind::ConnectionRefused).then_some(())
+    });
+    for taken in [from.clone(), format!("unix-listen:{}", name(&file))] {
+        let output = stream(&[&taken, "-"]).output().unwrap();
+        let error = assert_fails_in_one_line(&output, 1);
+        assert!(error.contains("a process has this socket, or it is none"), "{error}");
+    }
+    // The live one's connection is still to come.
+    UnixStream::connect(&socket).unwrap().write_all(b"came").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == b"came", "{}", text(&output.stderr));
+    assert!(fs::read(&file).unwrap() == b"kept" && !socket.exists());
 }
 
 /// Frames that were taken from one interface are sent by another one; the kernel's sockets are at the other ends.
@@ -242,6 +303,12 @@ fn what_cannot_be_streamed_is_said_in_one_line() {
     assert!(error.contains("genie-none"), "{error}");
     let error = refused(&["-", "-", "/dev/null"], 2);
     assert!(error.contains("in pairs"), "{error}");
+    let error = refused(&["-", "-", "--queue", "9"], 2);
+    assert!(error.contains("--asynchronous"), "{error}");
+    let error = refused(&["-", "-", "--asynchronous", "--length", "1G", "--queue", "65536"], 2);
+    assert!(error.contains("65538 packets of 1.0 GiB"), "{error}");
+    let error = refused(&["unix-listen:", "-"], 2);
+    assert!(error.contains("unix-listen:PATH"), "{error}");
     let error = refused(&["-", "-", "--json"], 2);
     assert!(error.contains("--json"), "{error}");
     let error = refused(&["-", "-", "--priority", "1,2"], 2);

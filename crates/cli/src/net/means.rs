@@ -8,6 +8,7 @@ use genie::net::datagram::{Summing, Verifying};
 use genie::net::driver::{Driver, Host};
 use genie::{Connect, Interface, Scheme, ServerHandle};
 use genie_lab::interface::Granule;
+use genie_passing::calibration;
 use genie_sys::udp::MANY;
 
 use super::end::{End, LONGEST};
@@ -15,6 +16,14 @@ use super::kernel::Kernel;
 use super::port::{Port, Use};
 use crate::failure::Failure;
 use crate::number;
+
+/// Opens an interface, and says so if costs are measured first, which takes a while.
+pub(super) fn opened(granule: Granule) -> Result<Interface, Failure> {
+    if calibration::load(&granule.space()?.alone()).is_none() {
+        eprintln!("genie: measuring what passing data costs on this machine, once: this takes a few seconds");
+    }
+    Ok(granule.open()?)
+}
 
 /// As many as a link sends in one call.
 const BATCH: NonZeroUsize = NonZeroUsize::new(32).unwrap();
@@ -152,7 +161,7 @@ impl Means {
             }
             return Ok(Box::new(Kernel::bind(number, to, self.batch.get())?));
         }
-        let genie = self.granule.unwrap_or(Granule::Best).open()?;
+        let genie = opened(self.granule.unwrap_or(Granule::Best))?;
         let scheme = self.scheme.unwrap_or(Scheme::EmulatedCopy);
         let mut how = Use { number, scheme, batch: self.batch.get(), longest: LONGEST };
         let (server, link, name) = match (interface, server) {

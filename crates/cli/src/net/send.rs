@@ -1,11 +1,12 @@
 //! `genie net send`: numbered datagrams, as many and as fast as was asked for.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use genie_lab::length;
 
 use super::Stop;
+use super::address::resolve;
 use super::end::{End, LONGEST};
 use super::figures::Figures;
 use super::means::Means;
@@ -56,12 +57,7 @@ fn len(text: &str) -> Result<usize, String> {
 
 /// Sends, and prints the figures.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let unknown = |why| {
-        let message = format!("{} is no HOST:PORT, such as 192.0.2.1:5000 or [fd00::1]:5000: {why}", args.to);
-        Failure::could_not(message)
-    };
-    let mut found = args.to.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-    let to = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;
+    let to = resolve(&args.to).map_err(Failure::could_not)?[0];
     let stop = Stop::at_signal()?;
     let mut end = args.means.open(0, Some(to))?;
     let mut figures = Figures::new(args.means.json);

@@ -3,7 +3,7 @@
 use genie_channel::{Listener, ServeOptions};
 use genie_lab::interface::Granule;
 
-use super::means::Wishes;
+use super::means::{self, Wishes};
 use crate::failure::Failure;
 use crate::signals;
 
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 /// Serves until a signal comes.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let genie = Granule::Best.open()?;
+    let genie = means::opened(Granule::Best)?;
     let host = args.wishes.open(&genie, &args.interface)?;
     let name = args.name.as_deref().unwrap_or(&args.interface);
     let serving =

@@ -99,28 +99,32 @@ impl Summary {
         if self.is_json { output::print_json(self) } else { say(&self.text(), self.is_data_there) }
     }
 
+    /// Of each flow, its figures and which one it is.
     fn text(&self) -> String {
+        self.flows.iter().map(|row| row.text(self.seconds)).collect()
+    }
+}
+
+impl Row {
+    fn text(&self, seconds: f64) -> String {
         let headings = ["packets", "bytes", "seconds", "KB/s", "packets/s", "copied", "dropped", "held"];
-        let (mut table, mut notes) = (tables::new(headings, 0..8), String::new());
-        for row in &self.flows {
-            table.add_row([
-                row.packets.to_string(),
-                length::approximate(row.bytes),
-                format!("{:.3}", self.seconds),
-                format!("{:.0}", row.kb_per_s),
-                format!("{:.0}", row.packets as f64 / self.seconds),
-                length::approximate(row.copied),
-                row.dropped.to_string(),
-                row.held.to_string(),
-            ]);
-            notes += &format!("from {}", row.flow);
-            if !row.over {
-                notes += "; ended before all was in its sink";
-            }
-            if row.dropped_by_kernel > 0 {
-                notes += &format!("; {} frames by the kernel for want of room", row.dropped_by_kernel);
-            }
-            notes += "\n";
+        let mut table = tables::new(headings, 0..8);
+        table.add_row([
+            self.packets.to_string(),
+            length::approximate(self.bytes),
+            format!("{seconds:.3}"),
+            format!("{:.0}", self.kb_per_s),
+            format!("{:.0}", self.packets as f64 / seconds),
+            length::approximate(self.copied),
+            self.dropped.to_string(),
+            self.held.to_string(),
+        ]);
+        let mut notes = format!("from {}", self.flow);
+        if !self.over {
+            notes += "; ended before all was in its sink";
+        }
+        if self.dropped_by_kernel > 0 {
+            notes += &format!("; {} frames by the kernel for want of room", self.dropped_by_kernel);
         }
         tables::text(&table) + &tables::fold(&notes)
     }

@@ -4,26 +4,31 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie::net::driver::{Driver, PacketSocket, Queue, Rings, Xdp, interfaces};
 use genie::net::streaming::End;
 use genie_lab::interface::Granule;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::LOOK;
 use crate::failure::Failure;
+use crate::net::address::resolve;
 use crate::net::means::By;
 use crate::signals::Stop;
 
-/// How long a host may take to accept a connection.
+/// How long the other side may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// After how long it is said what is waited for.
+const SILENCE: Duration = Duration::from_millis(250);
 /// The longest datagram.
 const DATAGRAM: usize = 65_535;
 
@@ -62,8 +67,15 @@ impl Place {
     /// Reads an end's name.
     pub(super) fn parse(text: &OsStr) -> Result<Self, String> {
         let Some((kind, rest)) = text.to_str().and_then(|text| text.split_once(':')) else {
-            return Ok(if text == "-" { Self::Standard } else { Self::Path(text.into()) });
+            return match text.as_encoded_bytes() {
+                b"" => Err("an end has a name, or is - for standard input or output".to_owned()),
+                b"-" => Ok(Self::Standard),
+                _ => Ok(Self::Path(text.into())),
+            };
         };
+        if matches!(kind, "unix" | "unix-listen") && rest.is_empty() {
+            return Err(format!("a local socket has a path: write {kind}:PATH"));
+        }
         Ok(match kind {
             "tcp" => Self::Tcp(rest.to_owned()),
             "tcp-listen" => Self::TcpListen(rest.to_owned()),
@@ -152,19 +164,22 @@ impl Opening<'_> {
                 let nonblocking = OFlags::NONBLOCK.bits() as i32;
                 Some(OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?.into())
             }
-            Place::Path(path) => self.until(|| sink(path))?.map(OwnedFd::from),
-            Place::Tcp(host) => Some(connect(host)?.into()),
+            Place::Path(path) => {
+                self.until(&format!("a reader of {place}"), || sink(path))?.map(OwnedFd::from)
+            }
+            Place::Tcp(host) => self.connect_to_any(place, &resolve(host)?)?,
             Place::TcpListen(host) => {
                 let listener = TcpListener::bind(&resolve(host)?[..])?;
                 listener.set_nonblocking(true)?;
-                self.until(|| listener.accept())?.map(|(socket, _)| socket.into())
+                let accepted = self.until(&format!("a connection to {place}"), || listener.accept())?;
+                accepted.map(|(socket, _)| socket.into())
             }
             Place::Udp(host) => Some(udp(&resolve(host)?, is_source)?.into()),
-            Place::Unix(path) => Some(UnixStream::connect(path)?.into()),
+            Place::Unix(path) => self.connect(place, AddressFamily::UNIX, &SocketAddrUnix::new(path)?)?,
             Place::UnixListen(path) => {
-                let listener = UnixListener::bind(path)?;
+                let listener = listen(path)?;
                 listener.set_nonblocking(true)?;
-                let accepted = self.until(|| listener.accept());
+                let accepted = self.until(&format!("a connection to {place}"), || listener.accept());
                 // The name is for one connection.
                 let _ = fs::remove_file(path);
                 accepted?.map(|(socket, _)| socket.into())
@@ -173,15 +188,56 @@ impl Opening<'_> {
         })
     }
 
-    /// Tries until it would not block; none if the user asks for the end.
-    fn until<T>(self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<Option<T>> {
+    /// Tries until it would not block, and says what is waited for; none if the user asks for the end.
+    fn until<T>(self, what: &str, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<Option<T>> {
+        let (begun, mut is_said) = (Instant::now(), false);
         while !self.stop.is_asked() {
             match attempt() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK),
                 done => return done.map(Some),
             }
+            if !is_said && begun.elapsed() > SILENCE {
+                eprintln!("genie: waiting for {what}; interrupt to stop");
+                is_said = true;
+            }
         }
         Ok(None)
+    }
+
+    /// Connects to the first of these addresses at which that can be done; none if the user asks for the end.
+    fn connect_to_any(self, place: &Place, addresses: &[SocketAddr]) -> io::Result<Option<OwnedFd>> {
+        let mut result = Err(io::ErrorKind::NotFound.into());
+        for address in addresses {
+            let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+            result = self.connect(place, family, address);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn connect(
+        self,
+        place: &Place,
+        family: AddressFamily,
+        address: &impl SocketAddrArg,
+    ) -> io::Result<Option<OwnedFd>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        let begun = Instant::now();
+        let connected = self.until(&format!("{place} to accept the connection"), || {
+            match rustix::net::connect(&socket, address) {
+                Ok(()) | Err(Errno::ISCONN) => Ok(()),
+                // Of a local socket, AGAIN: its backlog is full.
+                Err(Errno::INPROGRESS | Errno::ALREADY | Errno::AGAIN) if begun.elapsed() < PATIENCE => {
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                Err(Errno::INPROGRESS | Errno::ALREADY | Errno::AGAIN) => Err(Errno::TIMEDOUT.into()),
+                Err(errno) => Err(errno.into()),
+            }
+        })?;
+        Ok(connected.map(|()| socket))
     }
 
     fn interface(
@@ -267,26 +323,25 @@ pub(super) fn ensure_apart(ends: &[Place]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {
-    let found: Vec<_> = host
-        .to_socket_addrs()
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput => io::Error::other(format!("\"{host}\" is no HOST:PORT")),
-            _ => error,
-        })?
-        .collect();
-    if found.is_empty() { Err(io::Error::other("the host has no address")) } else { Ok(found) }
+/// Listens at a path: also at that of a listener that was killed, which nobody has any more.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if !is_dead(path)? {
+                return Err(io::Error::other("a process has this socket, or it is none: give another path"));
+            }
+            fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    }
 }
 
-fn connect(host: &str) -> io::Result<TcpStream> {
-    let mut result = Err(io::ErrorKind::NotFound.into());
-    for address in resolve(host)? {
-        result = TcpStream::connect_timeout(&address, PATIENCE);
-        if result.is_ok() {
-            break;
-        }
-    }
-    result
+/// Whether a socket is there that no process has. A socket of datagrams finds out without being a listener's one connection.
+fn is_dead(path: &Path) -> io::Result<bool> {
+    let is_socket = fs::symlink_metadata(path)?.file_type().is_socket();
+    let connected = UnixDatagram::unbound()?.connect(path);
+    Ok(is_socket && connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
 /// A socket for what comes to an address, or goes there.
@@ -323,7 +378,7 @@ mod tests {
             assert_eq!(parsed(text), Ok(place.clone()));
             assert_eq!(place.to_string(), text);
         }
-        for wrong in ["net:eth0:0", "net:eth0:x", "net:eth0:70000"] {
+        for wrong in ["net:eth0:0", "net:eth0:x", "net:eth0:70000", "", "unix:", "unix-listen:"] {
             parsed(wrong).expect_err(wrong);
         }
     }
