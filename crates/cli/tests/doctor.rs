@@ -4,9 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use running::{assert_fails_in_one_line, genie, is_root, skip, text};
-
-mod running;
+use crate::running::{assert_fails_in_one_line, genie, is_root, skip, text};
 
 const SUBJECTS: [&str; 9] = [
     "huge pages",

@@ -1,9 +1,7 @@
 //! `genie explain` as a user meets it: the operations are those of the thesis's tables, and the reason is named.
 
-use running::{assert_fails_in_one_line, free_huge_pages, genie, json, skip, text};
+use crate::running::{assert_fails_in_one_line, free_huge_pages, genie, json, skip, text};
 use serde_json::Value;
-
-mod running;
 
 fn explain(args: &[&str]) -> Value {
     json(&[&["explain", "--json", "--granule", "4k"], args].concat())

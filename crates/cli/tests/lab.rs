@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use running::{assert_fails_in_one_line, genie, json, text};
+use crate::running::{assert_fails_in_one_line, genie, json, text};
 use serde_json::Value;
 
-mod running;
-#[path = "lab/signals.rs"]
 mod signals;
 
 /// What a `genie lab` command of wrong usage, or one that cannot be done, says.

@@ -1,7 +1,5 @@
 //! `genie stream` as a user meets it: what goes in comes out, by whatever ends, and is counted.
 
-mod running;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -10,9 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::running::{assert_fails_in_one_line, genie, skip, text};
 use genie::net::driver::Driver;
 use genie::net::namespaces::{End, Pair};
-use running::{assert_fails_in_one_line, genie, skip, text};
 use serde_json::Value;
 
 const LEN: usize = 300_001;

@@ -1,21 +1,24 @@
 //! Tables fit a window of eighty columns, whoever reads them: what is wider is folded.
 
 use std::path::Path;
+use std::process::Command;
 
-use running::{genie, text};
-
-mod running;
+use crate::running::{genie, text};
 
 /// What the command prints in a folder of its own, where no line may be wider; commands to be copied are not folded.
 #[track_caller]
 fn fits(folder: &Path, args: &[&str]) -> String {
-    let output =
-        genie(args).current_dir(folder).env("GENIE_RUNTIME_DIR", folder.join("run")).output().unwrap();
-    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    fits_as(genie(args).current_dir(folder).env("GENIE_RUNTIME_DIR", folder.join("run")))
+}
+
+#[track_caller]
+fn fits_as(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
     let printed = text(&output.stdout).to_owned();
     let tables = printed.split("To remedy").next().unwrap();
     for line in tables.lines() {
-        assert!(line.chars().count() <= 80, "{args:?}: {line}");
+        assert!(line.chars().count() <= 80, "{command:?}: {line}");
     }
     printed
 }
@@ -28,12 +31,25 @@ fn what_is_found_out_at_once_fits() {
         &["servers"],
         &["lab", "list"],
         &["explain", "out", "4200000", "0", "emulated-copy", "--call", "submit"],
-        &["calibrate", "--granule", "4k"],
         &["explain", "in", "64", "0", "copy"],
         &["explain", "in", "4200001", "1", "emulated_copy", "--buffers", "pooled"],
     ] {
         assert!(!fits(folder.path(), args).is_empty(), "{args:?}");
     }
+}
+
+#[test]
+fn the_table_of_costs_has_a_line_for_each_operation_and_each_threshold() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = fits_as(genie(&["calibrate", "--granule", "4k"]).env("GENIE_CACHE_DIR", folder.path()));
+    for start in ["Copyin ", "Reference ", "Swap ", "Wire "] {
+        assert!(table.lines().any(|line| line.trim_start().starts_with(start)), "{start} is not in\n{table}");
+    }
+    for part in ["4 KiB", "64 KiB", "2 MiB", "submit borrowed (t_o)", "(t_i)", "stored in "] {
+        assert!(table.contains(part), "{part} is not in\n{table}");
+    }
+    let explain = ["explain", "in", "64", "0", "copy", "--granule", "4k"];
+    fits_as(genie(&explain).env("GENIE_CACHE_DIR", folder.path()));
 }
 
 #[test]

@@ -1,23 +1,13 @@
 //! `genie fetch` and `genie store` as a user meets them: every byte against the source, whole or not at all.
 
-#[path = "transfer/hostile.rs"]
 mod hostile;
-#[path = "transfer/interrupted.rs"]
 mod interrupted;
-#[path = "transfer/networks.rs"]
 mod networks;
-#[path = "transfer/refusals.rs"]
 mod refusals;
-mod running;
-#[path = "transfer/served.rs"]
 mod served;
-#[path = "transfer/servers_killed.rs"]
 mod servers_killed;
-#[path = "transfer/special.rs"]
 mod special;
-#[path = "transfer/top.rs"]
 mod top;
-#[path = "transfer/trees.rs"]
 mod trees;
 
 use std::ffi::OsStr;
@@ -27,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use running::{genie, text};
+use crate::running::{genie, text};
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
@@ -112,7 +102,7 @@ impl Place {
     /// Runs the command, which must fail; returns the line that it says.
     #[track_caller]
     fn refused(&self, args: &[&str], status: i32) -> String {
-        running::assert_fails_in_one_line(&self.run(args), status)
+        crate::running::assert_fails_in_one_line(&self.run(args), status)
     }
 
     /// The names in a directory.

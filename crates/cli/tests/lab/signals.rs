@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::running::genie;
+use crate::running::genie;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -6,7 +6,7 @@ use genie::channel::{Directory, Listener, Running, ServeOptions};
 use genie::file::{self, Attributes, Kind};
 use genie::{Incoming, RequestId, Server, ServerError, Service};
 
-use crate::Place;
+use super::Place;
 use crate::running::assert_fails_in_one_line;
 
 /// A terminal is cleared, its clipboard is written, and what follows reads from right to left.

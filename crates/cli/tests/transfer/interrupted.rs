@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{MIB, Place, pattern, same};
+use super::{MIB, Place, pattern, same};
 
 const LEN: usize = 96 * MIB;
 

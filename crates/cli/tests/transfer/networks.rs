@@ -8,7 +8,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use genie::net::namespaces::{End, Pair};
 use serde_json::Value;
 
-use super::running::{assert_fails_in_one_line, genie, is_root, skip, text};
+use crate::running::{assert_fails_in_one_line, genie, is_root, skip, text};
 
 const PORT: &str = "4000";
 

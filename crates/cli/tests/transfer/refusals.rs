@@ -8,8 +8,8 @@ use std::process::Command;
 use genie::channel::{Directory, Listener, ServeOptions};
 use genie::memory::Memory;
 
+use super::{MIB, Place, pattern, same};
 use crate::running::{assert_fails_in_one_line, is_root, skip, text};
-use crate::{MIB, Place, pattern, same};
 
 #[test]
 fn what_is_not_there_is_named() {
@@ -98,7 +98,7 @@ const FULL: &str = "GENIE_TEST_FULL_DIRECTORY";
 
 #[test]
 fn a_full_disk_is_named_and_the_target_stays_as_it_was() {
-    const NAME: &str = "refusals::a_full_disk_is_named_and_the_target_stays_as_it_was";
+    const NAME: &str = "transfer::refusals::a_full_disk_is_named_and_the_target_stays_as_it_was";
     if let Some(full) = std::env::var_os(FULL) {
         return transfer_to_a_full_disk(full.as_ref());
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::{MIB, Place, pattern, same};
 use crate::running::text;
-use crate::{MIB, Place, pattern, same};
 
 impl Place {
     fn servers(&self) -> Value {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use super::{MIB, Place, pattern, same};
 use crate::running::assert_fails_in_one_line;
-use crate::{MIB, Place, pattern, same};
 
 const LEN: usize = 96 * MIB;
 /// What is transferred between two kills, at least.

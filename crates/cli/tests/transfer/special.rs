@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use super::{Place, pattern, same};
 use crate::running::{assert_fails_in_one_line, skip, text};
-use crate::{Place, pattern, same};
 
 /// Runs the command, which must end by itself.
 #[track_caller]

@@ -12,7 +12,7 @@ use genie_memory::{Granularity, GranuleKind, Space};
 use genie_passing::Costs;
 use serde_json::{Value, json};
 
-use crate::Place;
+use super::Place;
 use crate::running::text;
 
 fn connected(place: &Place, name: &str) -> (Interface, ServerHandle) {

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::{Place, pattern};
+use super::{Place, pattern};
 
 /// Everything beneath a directory: files with their bytes and modes, directories.
 fn contents(root: &Path) -> BTreeMap<PathBuf, Option<(Vec<u8>, u32)>> {
