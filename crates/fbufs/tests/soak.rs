@@ -5,7 +5,7 @@
 //! them; whenever it lets a buffer go it looks for its stamps, which are gone if anybody else was given the same page. The
 //! test kills a worker, sees that the others get on, and starts a successor; now and then it stops one for a while instead,
 //! or kills all, and then nothing may be left of them.
-//! Limits: `GENIE_FBUFS_SOAK_SECONDS` says how long it runs (8); a pool of 32 MiB. `GENIE_FBUFS_SOAK_SEED` repeats the
+//! Limits: `GENIE_FBUFS_SOAK_SECONDS` says how long it runs (3); a pool of 32 MiB. `GENIE_FBUFS_SOAK_SEED` repeats the
 //! choices, but not what the kernel makes of them.
 
 #[path = "../../channel/tests/soak/random.rs"]
@@ -118,7 +118,7 @@ impl Drop for Cast<'_> {
 
 #[test]
 fn survivors_are_served_and_nothing_is_lost() {
-    let seconds = number("GENIE_FBUFS_SOAK_SECONDS").unwrap_or(8);
+    let seconds = number("GENIE_FBUFS_SOAK_SECONDS").unwrap_or(3);
     let seed = number("GENIE_FBUFS_SOAK_SEED").unwrap_or_else(Random::fresh_seed);
     println!("soak: {seconds} s; to repeat: GENIE_FBUFS_SOAK_SEED={seed}");
     let directory = tempfile::tempdir().unwrap();

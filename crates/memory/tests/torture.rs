@@ -1,6 +1,6 @@
 //! Threads that store, a kernel that stores, and outputs pending all the while: no update lost, no snapshot torn.
 //!
-//! `GENIE_TORTURE_SECONDS` (3) is how long each kind of granule is tortured.
+//! `GENIE_TORTURE_SECONDS` (1) is how long each kind of granule is tortured.
 #![allow(
     unsafe_code,
     reason = "stores into one buffer from several threads, each into words or a page of its own, as C programs do"
@@ -23,7 +23,7 @@ on_each_kind!(stores_outputs_and_kernel_reads_race_without_loss);
 fn stores_outputs_and_kernel_reads_race_without_loss(machine: Machine) {
     // Room for what all outputs hold at once, so that none is refused: a store that meets one at that moment waits for it.
     let Some(space) = machine.protecting_space(64) else { return };
-    let seconds = std::env::var("GENIE_TORTURE_SECONDS").map_or(3, |text| text.parse().expect("a number"));
+    let seconds = std::env::var("GENIE_TORTURE_SECONDS").map_or(1, |text| text.parse().expect("a number"));
     let arena = Arena::new(&space, 4);
     let stop = AtomicBool::new(false);
     let increments = std::thread::scope(|scope| {
