@@ -242,7 +242,7 @@ fn words(line: &[u8; LINE]) -> [u64; LANES] {
 fn bytes(words: [u64; LANES]) -> [u8; LINE] {
     let mut line = [0; LINE];
     let (places, _) = line.as_chunks_mut();
-    places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+    places.iter_mut().zip(&words).for_each(|(place, word)| *place = word.to_le_bytes());
     line
 }
 
@@ -255,7 +255,8 @@ fn last(rest: &[u8]) -> u64 {
 /// Adds each word to its sum, in two halves, so that no sum overflows.
 #[inline]
 fn add(sums: &mut [u64; LANES], line: [u64; LANES]) {
-    for (sum, word) in sums.iter_mut().zip(line) {
+    // By reference: a debug build takes four times as long to move words out of an array.
+    for (sum, word) in sums.iter_mut().zip(&line) {
         *sum += (word & u64::from(u32::MAX)) + (word >> 32);
     }
 }
