@@ -55,6 +55,8 @@ pub(crate) struct Receiving<P> {
     longest: u32,
     /// Whether an acknowledgment is due at once.
     pub(crate) ack_now: bool,
+    /// How many more like it are due: without SACK, a peer counts duplicates.
+    duplicates: u8,
 }
 
 impl<P: Payload> Receiving<P> {
@@ -75,6 +77,7 @@ impl<P: Payload> Receiving<P> {
             acknowledged: Seq(0),
             longest: 0,
             ack_now: false,
+            duplicates: 0,
         }
     }
 
@@ -256,6 +259,15 @@ impl<P: Payload> Receiving<P> {
         (self.taken, self.confirmed) = (self.next, self.next);
     }
 
+    /// A segment out of order is to be answered: together with others, if the peer learns from one answer what has come (MUST-58), and else
+    /// by an answer for each (RFC 5681 §4.2), since three of them tell it of a loss.
+    pub(crate) fn answer_out_of_order(&mut self, sack: bool) {
+        if self.ack_now && !sack {
+            self.duplicates = self.duplicates.saturating_add(1);
+        }
+        self.ack_now = true;
+    }
+
     /// What the window would be if it were told now.
     fn target(&self) -> Seq {
         let consumed = if self.confirming { self.confirmed } else { self.taken };
@@ -281,7 +293,8 @@ impl<P: Payload> Receiving<P> {
         let field = (edge.saturating_since(ack) >> shift).min(u32::from(u16::MAX));
         self.edge = self.edge.latest(ack + (field << shift));
         self.acknowledged = ack;
-        self.ack_now = false;
+        self.ack_now = self.duplicates > 0;
+        self.duplicates = self.duplicates.saturating_sub(1);
         field as u16
     }
 

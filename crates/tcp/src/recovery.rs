@@ -88,6 +88,9 @@ impl Recovery {
         let over = !una.before(self.point);
         match self.mode {
             Mode::Open => {
+                if una.after(self.point) {
+                    self.point = una - 1; // It stays near enough to be compared.
+                }
                 self.inflation = 0;
                 Progress::Open
             }

@@ -168,7 +168,8 @@ impl<P: Payload> Sending<P> {
         assert!(!self.una.after(self.nxt), "more is acknowledged than was sent");
         assert!(!self.nxt.after(self.end + u32::from(self.fin)), "more was sent than is queued");
         let mut at = self.queue.front().map_or(self.end, |(start, _)| *start);
-        assert!(!at.after(self.una.latest(self.iss + 1)), "what is not acknowledged was released");
+        let syn = u32::from(self.una == self.iss);
+        assert!(!at.after(self.una + syn), "what is not acknowledged was released");
         for (start, payload) in &self.queue {
             assert_eq!(*start, at, "a gap in the queue");
             at = at + payload.len() as u32;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use genie_tcp::{
-    Backlog, Config, Event, Flags, Header, Path, Refused, Secret, Segment, Seq, Shared, State, Table,
+    Backlog, Config, Event, Flags, Header, Path, Payload, Refused, Secret, Segment, Seq, Shared, State, Table,
 };
 
 use crate::pair::{NOW, established, exchange};
@@ -218,4 +218,63 @@ fn what_a_packet_says_to_routers_is_the_connections() {
     table.connect(path("10.0.0.1:1", "10.0.0.2:80"), Arc::new(config), NOW).unwrap();
     let out = table.poll_transmit(NOW).unwrap();
     assert_eq!((out.hop_limit, out.dscp), (3, 46));
+}
+
+/// A reference to so many bytes that are nowhere.
+#[derive(Clone)]
+struct Length(usize);
+
+impl Payload for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+
+    fn part(&self, range: std::ops::Range<usize>) -> Self {
+        Self(range.len())
+    }
+}
+
+/// The counter of bytes, and fast retransmit without SACK, stopped after 2 GiB: they compared with where the connection had begun.
+#[test]
+fn sequence_numbers_may_wrap_more_than_once() {
+    let mut table = Table::<Length>::new(Secret::random());
+    let path = path("10.0.0.1:4000", "10.0.0.2:80");
+    let config =
+        Arc::new(Config { mtu: 65_535, receive_capacity: 4 << 20, sack: false, ..Config::default() });
+    table.listen(path.remote, config.clone(), Backlog::default()).unwrap();
+    let ours = table.connect(path, config, NOW).unwrap();
+    let (mut theirs, mut given, mut received, mut now, mut dropped) = (None, 0, 0, NOW, 0);
+    const ALL: u64 = 5 << 30;
+    while received < ALL {
+        table.with(ours, |it| {
+            while it.queued() < 4 << 20 && given < ALL {
+                it.send(Length(1 << 20)).ok().unwrap();
+                given += 1 << 20;
+            }
+            while it.poll_released().is_some() {}
+            it.check();
+        });
+        let out: Vec<_> = std::iter::from_fn(|| table.poll_transmit(now)).collect();
+        now += Duration::from_millis(1);
+        for out in out {
+            // One segment of each gigabyte is lost.
+            if received >> 30 > dropped && !out.segment.payload.is_empty() {
+                dropped += 1;
+            } else {
+                table.on_segment(out.path.reversed(), &out.segment, now);
+            }
+        }
+        table.on_timeout(now);
+        theirs = theirs.or_else(|| table.accept(path.remote));
+        if let Some(id) = theirs {
+            let more = table.with(id, |it| {
+                it.check();
+                std::iter::from_fn(|| it.receive(usize::MAX)).map(|it| it.len() as u64).sum::<u64>()
+            });
+            received += more.unwrap();
+        }
+    }
+    let counters = table.get(ours).unwrap().counters();
+    assert_eq!((counters.losses, counters.timeouts), (4, 0));
+    assert!(counters.acknowledged > ALL - (8 << 20));
 }

@@ -47,7 +47,7 @@ impl<P: Payload> Connection<P> {
     fn on_advance(&mut self, header: &Header, acked: u32, flight: u32, now: Time) {
         let ack = header.ack;
         self.measure(header, now);
-        let data = ack.earliest(self.send.end()).saturating_since(self.send.una.latest(self.send.iss + 1));
+        let data = ack.earliest(self.send.end()).saturating_since(self.send.una);
         self.counters.acknowledged += u64::from(data);
         self.send.advance(ack);
         self.unanswered = 0;

@@ -192,7 +192,8 @@ impl<P: Payload> Connection<P> {
         }
         match arrival {
             // RFC 5681 §4.2: what is out of order, fills a gap, or was not new, is answered at once.
-            Arrival::Filled | Arrival::OutOfOrder | Arrival::Nothing => self.receive.ack_now = true,
+            Arrival::OutOfOrder => self.receive.answer_out_of_order(self.recovery.uses_sack()),
+            Arrival::Filled | Arrival::Nothing => self.receive.ack_now = true,
             Arrival::InOrder => self.acknowledge_soon(now),
         }
         self.take_fin(now);
