@@ -1,6 +1,6 @@
 //! What a connection tells its client.
 
-/// What has happened. Each is told once; `Readable` is told again when the client has taken what there was.
+/// What has happened. `Readable` is told again when more has come; the others are told once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Event {

@@ -25,6 +25,30 @@
 //! Payload: [`Payload`] is what the engine asks of a reference: its length, and a part of it. A segment's payload is a list of references
 //! ([`Pieces`]), since it can begin in one buffer of the client's and end in the next, and since adapters scatter.
 //!
+//! ```
+//! use genie_tcp::{Backlog, Path, Secret, Shared, Table, Time};
+//!
+//! // One table plays both hosts: whatever it sends arrives at once.
+//! let mut table = Table::new(Secret::random());
+//! let now = Time::from_secs(1);
+//! let path = Path { local: ([10, 0, 0, 1], 50000).into(), remote: ([10, 0, 0, 2], 80).into() };
+//! table.listen(path.remote, Default::default(), Backlog::default())?;
+//! let client = table.connect(path, Default::default(), now)?;
+//! let carry = |table: &mut Table<Shared>| {
+//!     while let Some(out) = table.poll_transmit(now) {
+//!         table.on_segment(out.path.reversed(), &out.segment, now);
+//!     }
+//! };
+//! carry(&mut table);
+//! let server = table.accept(path.remote).expect("the handshake is done");
+//!
+//! table.with(client, |it| it.send(Shared::new(*b"hello"))).expect("it is there").expect("it is open");
+//! carry(&mut table);
+//! let piece = table.with(server, |it| it.receive(100)).flatten().expect("it has come");
+//! assert_eq!(piece.bytes(), b"hello"); // where the client had them: nothing was copied
+//! # Ok::<(), genie_tcp::Refused>(())
+//! ```
+//!
 //! Invariants: sequence numbers that were promised are kept (the right edge of the window moves left by no more than rounding); each byte is
 //! handed out once and in order; a reference that was given to `send` comes back exactly once, whatever becomes of the connection.
 //!

@@ -1,8 +1,10 @@
 //! The receiving half: references to what has arrived and was not taken, and when to acknowledge what.
 //!
-//!     taken, or confirmed        next                                edge
-//!          |-- in order, ready -->|-- to come; some has, out of order -->|
-//!          |<------------------------ capacity ------------------------->|
+//! ```text
+//! taken, or confirmed        next                                edge
+//!      |-- in order, ready -->|-- to come; some has, out of order -->|
+//!      |<------------------------ capacity ------------------------->|
+//! ```
 //!
 //! How: what is offered is the capacity less what was not taken. The right edge moves only by as much as is worth telling (RFC 9293
 //! §3.8.6.2.2). With acknowledgment on confirmation, what is acknowledged, and what is offered, follows what the client has confirmed.
@@ -153,10 +155,16 @@ impl<P: Payload> Receiving<P> {
         let within = |seq: Seq| !seq.before(next) && seq.before(next + window);
         match (len, window) {
             (0, 0) => seq == next,
-            (0, _) => within(seq),
+            // Where the client has yet to confirm all that there was room for, the peer goes on behind that.
+            (0, _) => within(seq) || seq == self.next(),
             (_, 0) => false,
             _ => within(seq) || within(seq + (len - 1)),
         }
+    }
+
+    /// Whether there is no room for what comes next.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.next().before(self.edge)
     }
 
     /// Whether the peer may send beyond this: a FIN that changes its mind, or bytes behind it, are not taken.

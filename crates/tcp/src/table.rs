@@ -1,7 +1,7 @@
 //! Many connections: which one a segment is for, which one has something to send, and whose time has come.
 //!
 //! How: a hash of both ends finds the connection (the standard library's, keyed, so that nobody can make all of them meet). Connections that
-//! may have something to send stand in a queue, and each sends one segment in turn. Timers are a heap, in which a connection has one entry
+//! may have something to send stand in a queue, and each sends one segment in turn. Timers are a sorted set, in which a connection has one entry
 //! that is never later than its next timeout.
 //! Limits: answers to segments that belong to no connection wait in a queue of [`STRAY_MOST`]; beyond that they are dropped.
 //! Source: RFC 9293 §3.10.7.1 and §3.10.7.2; RFC 6191 and RFC 9293 §3.6.1 for SYNs in TIME-WAIT; RFC 6056 §3.3.3 for ports.
@@ -9,9 +9,8 @@
 pub(crate) mod id;
 mod listening;
 
-use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -92,7 +91,7 @@ struct Row<P> {
     released: bool,
     ready: bool,
     told: bool,
-    /// The time of its entry in the heap.
+    /// The time of its entry among the timers.
     scheduled: Option<Time>,
 }
 
@@ -103,7 +102,7 @@ pub struct Table<P> {
     rows: HashMap<Id, Box<Row<P>>>,
     paths: HashMap<Path, Id>,
     listeners: HashMap<SocketAddr, Listener>,
-    timers: BinaryHeap<Reverse<(Time, Id)>>,
+    timers: BTreeSet<(Time, Id)>,
     /// Connections that may have something to send.
     ready: VecDeque<Id>,
     /// Connections that have something to tell.
@@ -122,7 +121,7 @@ impl<P: Payload> Table<P> {
             rows: HashMap::new(),
             paths: HashMap::new(),
             listeners: HashMap::new(),
-            timers: BinaryHeap::new(),
+            timers: BTreeSet::new(),
             ready: VecDeque::new(),
             told: VecDeque::new(),
             stray: VecDeque::new(),
@@ -223,7 +222,9 @@ impl<P: Payload> Table<P> {
         let open = matches!(row.connection.state(), State::SynSent | State::SynReceived)
             || matches!(row.connection.state(), State::Established | State::CloseWait);
         if open {
-            row.connection.abort(now);
+            row.connection.abort(now)
+        } else {
+            row.connection.close(now)
         }
         self.refresh(id);
     }
@@ -291,8 +292,10 @@ impl<P: Payload> Table<P> {
         if let Some(next) = row.connection.next_timeout()
             && row.scheduled.is_none_or(|at| next < at)
         {
-            row.scheduled = Some(next);
-            self.timers.push(Reverse((next, id)));
+            if let Some(later) = row.scheduled.replace(next) {
+                self.timers.remove(&(later, id));
+            }
+            self.timers.insert((next, id));
         }
     }
 
@@ -330,6 +333,10 @@ impl<P: Payload> Table<P> {
         {
             entry.remove();
         }
+        let scheduled = self.rows.get_mut(&id).and_then(|row| row.scheduled.take());
+        if let Some(at) = scheduled {
+            self.timers.remove(&(at, id));
+        }
         if forget {
             self.rows.remove(&id);
         }
@@ -353,23 +360,27 @@ impl<P: Payload> Table<P> {
         }
     }
 
+    /// How many timers run.
+    pub fn timers(&self) -> usize {
+        self.timers.len()
+    }
+
     /// When [`on_timeout`](Self::on_timeout) is to be called next. It may turn out that nothing was due.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.timers.peek().map(|Reverse((at, _))| *at)
+        self.timers.first().map(|(at, _)| *at)
     }
 
     /// Does what is due by now.
     pub fn on_timeout(&mut self, now: Time) {
-        while let Some(&Reverse((at, id))) = self.timers.peek()
+        while let Some(&(at, id)) = self.timers.first()
             && at <= now
         {
-            self.timers.pop();
-            let Some(row) = self.rows.get_mut(&id) else { continue };
-            if row.scheduled == Some(at) {
+            self.timers.pop_first();
+            if let Some(row) = self.rows.get_mut(&id) {
                 row.scheduled = None;
                 row.connection.on_timeout(now);
-                self.refresh(id);
             }
+            self.refresh(id);
         }
     }
 }

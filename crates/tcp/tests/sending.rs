@@ -407,3 +407,25 @@ fn data_is_acknowledged_when_the_client_confirms_it() {
          +.04 > . 501:501(0) ack 1001",
     );
 }
+
+#[test]
+fn a_peer_is_heard_though_what_it_has_sent_is_not_confirmed_and_fills_the_window() {
+    let config = Config { acknowledge_on_confirmation: true, receive_capacity: 1000, ..plain() };
+    established(
+        config,
+        "+0   send 500
+         +0   > P. 1:501(500) ack 1
+         +0   < P. 1:1001(1000) ack 1
+         +.1  < . 1001:1001(0) ack 501
+         +0   released 1
+         +0   send 500
+         +0   > P. 501:1001(500) ack 1
+         // A probe: nothing of it is taken, and its acknowledgment is.
+         +.1  < . 1001:1002(1) ack 1001
+         +0   > . 1001:1001(0) ack 1 win 1000
+         +0   released 2
+         +0   read 1000
+         +0   confirm 1000
+         +0   > . 1001:1001(0) ack 1001 win 1000",
+    );
+}

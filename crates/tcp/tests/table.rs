@@ -278,3 +278,34 @@ fn sequence_numbers_may_wrap_more_than_once() {
     assert_eq!((counters.losses, counters.timeouts), (4, 0));
     assert!(counters.acknowledged > ALL - (8 << 20));
 }
+
+#[test]
+fn a_client_that_lets_go_after_its_half_is_closed_hears_no_more() {
+    let mut table = Table::new(Secret::random());
+    let (ours, theirs) = established(&mut table, Config::default());
+    table.with(ours, |it| it.finish()).unwrap();
+    exchange(&mut table);
+    table.release(ours, NOW);
+    table.with(theirs, |it| it.send(Shared::new(*b"late"))).unwrap().unwrap();
+    exchange(&mut table);
+    assert!(table.get(ours).is_none());
+    assert_eq!(table.get(theirs).unwrap().ended(), Some(genie_tcp::Ended::Reset));
+}
+
+#[test]
+fn a_connection_has_one_timer_however_often_it_is_set() {
+    let mut table = Table::new(Secret::random());
+    let config = Config { keep_alive: Some(genie_tcp::KeepAlive::default()), ..Config::default() };
+    let (ours, theirs) = established(&mut table, config);
+    let mut now = NOW;
+    for _ in 0..1000 {
+        table.with(ours, |it| it.send(Shared::new(*b"a"))).unwrap().unwrap();
+        while let Some(out) = table.poll_transmit(now) {
+            table.on_segment(out.path.reversed(), &out.segment, now);
+        }
+        table.with(theirs, |it| it.receive(1)).unwrap().unwrap();
+        now = table.next_timeout().unwrap();
+        table.on_timeout(now); // the delayed acknowledgment
+    }
+    assert_eq!(table.timers(), 2);
+}

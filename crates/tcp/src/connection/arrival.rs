@@ -120,7 +120,7 @@ impl<P: Payload> Connection<P> {
         if self.receive.accepts(seq, len) {
             return true;
         }
-        if self.receive.window() == 0 && seq == self.receive.acknowledgment() {
+        if self.receive.is_full() && seq == self.receive.next() {
             // A probe of a window that is shut: its data is not taken, and its acknowledgment is.
             self.receive.ack_now = true;
             return true;
@@ -183,7 +183,7 @@ impl<P: Payload> Connection<P> {
         let behind = header.seq + segment.data_len() as u32;
         if self.deaf && behind.after(self.receive.next()) {
             // The client has closed, and takes no more: the peer is told that data was lost (SHLD-3).
-            return self.abort_as(Ended::Reset, now);
+            return self.abort(now);
         }
         let before = self.receive.readable();
         let arrival = self.receive.take(header.seq, &segment.payload, header.flags.fin);

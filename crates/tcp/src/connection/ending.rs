@@ -32,7 +32,9 @@ impl<P: Payload> Connection<P> {
             return self.end(Ended::Aborted);
         }
         self.deaf = true;
-        if self.receive.readable() > 0 {
+        if self.state == State::TimeWait {
+            return self.receive.drop_all(); // The peer has its answer, and is gone.
+        } else if self.receive.readable() > 0 {
             return self.abort(now);
         }
         self.finish();
