@@ -43,7 +43,8 @@ pub struct Config {
     pub gather: usize,
     /// Whether short data waits while something is unacknowledged (RFC 9293 §3.7.4).
     pub nagle: bool,
-    /// How long an acknowledgment may wait for data, or for the next segment: less than half a second. Zero acknowledges each segment.
+    /// How long an acknowledgment may wait for data, or for the next segment. Zero acknowledges each segment; half a second or more is taken
+    /// for a little less (MUST-40).
     pub ack_delay: Duration,
     /// Whether what the client takes is acknowledged only when it says so ([`Connection::confirm`](crate::Connection::confirm)), and not
     /// when it arrives.

@@ -91,6 +91,12 @@ fn every_second_segment_is_acknowledged_and_others_in_a_while() {
          +0   < . 2001:3001(1000) ack 1
          +.04 > . 1:1(0) ack 3001",
     );
+    // Never later than in half a second.
+    established(
+        Config { ack_delay: Duration::from_secs(3), ..plain() },
+        "+0   < . 1:1001(1000) ack 1
+         +.499 > . 1:1(0) ack 1001",
+    );
     established(
         Config { ack_delay: Duration::ZERO, ..plain() },
         "+0   < . 1:1001(1000) ack 1

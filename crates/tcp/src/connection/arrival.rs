@@ -5,6 +5,8 @@
 //! acknowledgment (MUST-58, MUST-59).
 //! Trust: a segment that is not acceptable changes nothing but counters, and is answered at most twice a second if it has no data.
 
+use std::time::Duration;
+
 use super::{Connection, State};
 use crate::event::{Ended, Event};
 use crate::payload::Payload;
@@ -12,6 +14,9 @@ use crate::receive::Arrival;
 use crate::segment::{Header, Segment, reset_for};
 use crate::time::Time;
 use crate::timers::Timer;
+
+/// How long an acknowledgment may be delayed (RFC 9293 §3.8.6.3).
+const ACK_DELAY_MOST: Duration = Duration::from_millis(499);
 
 impl<P: Payload> Connection<P> {
     /// Takes a segment whose checksum is right.
@@ -201,7 +206,7 @@ impl<P: Payload> Connection<P> {
 
     /// Acknowledges what has come in order: at once, if it is two segments, and else in a while (MUST-40, SHLD-18, SHLD-19).
     pub(super) fn acknowledge_soon(&mut self, now: Time) {
-        let delay = self.config.ack_delay;
+        let delay = self.config.ack_delay.min(ACK_DELAY_MOST);
         if delay.is_zero() || self.receive.two_segments_wait() {
             self.receive.ack_now = true;
         } else if self.receive.unacknowledged() > 0 {
