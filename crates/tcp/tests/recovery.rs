@@ -137,6 +137,31 @@ fn a_timeout_leaves_one_segment_and_repeats_in_twice_the_time() {
 }
 
 #[test]
+fn what_fast_retransmit_has_sent_again_is_not_timed() {
+    play(
+        plain(),
+        &format!(
+            "{PLAIN}
+         +0   send 5000
+         +0   > . 1:1001(1000) ack 1
+         +0   > . 1001:2001(1000) ack 1
+         +0   > . 2001:3001(1000) ack 1
+         +0   > . 3001:4001(1000) ack 1
+         +0   > P. 4001:5001(1000) ack 1
+         +.1  < . 1:1(0) ack 1 win 50000
+         +0   < . 1:1(0) ack 1 win 50000
+         +0   < . 1:1(0) ack 1 win 50000
+         +0   > . 1:1001(1000) ack 1
+         +.15 < . 1:1(0) ack 5001 win 50000
+         +0   send 1000
+         +0   > P. 5001:6001(1000) ack 1
+         // As after the first sample; one of 250 ms would have made it longer.
+         +.3  > P. 5001:6001(1000) ack 1"
+        ),
+    );
+}
+
+#[test]
 fn timestamps_tell_the_round_trip_time_of_what_was_sent_twice() {
     play(
         Config { timestamps: true, ..plain() },

@@ -36,10 +36,10 @@ impl<P: Payload> Connection<P> {
         }
         let was_shut = self.send.window == 0;
         if self.send.update_window(seq, ack, window) {
-            self.on_window(was_shut, now);
+            self.on_window(was_shut);
         }
         if self.send.flight() > self.send.window {
-            // The peer has taken back what it had offered, and is alive: what is beyond it does not time out (SHLD-17, MUST-37).
+            // The peer is alive, and has no room for what was sent, or for a probe: that does not time out (SHLD-17, MUST-37).
             self.postpone_giving_up(now);
         }
     }
@@ -89,11 +89,9 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    fn on_window(&mut self, was_shut: bool, now: Time) {
+    fn on_window(&mut self, was_shut: bool) {
         if self.send.window == 0 {
-            // The peer answers probes: the connection stays open as long as it does (MUST-37).
-            self.unanswered = 0;
-            self.postpone_giving_up(now);
+            self.unanswered = 0; // The peer answers probes.
             return;
         }
         self.timers.stop(Timer::Persist);
