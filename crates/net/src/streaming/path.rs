@@ -51,8 +51,10 @@ pub(super) struct Path {
     /// Held for a turn, by each role's thread.
     turns: [Mutex<()>; 2],
     queue: Mutex<Queue>,
-    /// Whether the source has ended, so that the scheduler has but the queue.
+    /// Whether the source has ended or failed, so that the scheduler has but the queue.
     has_ended: AtomicBool,
+    /// Why it failed.
+    failed: Mutex<Option<Error>>,
     is_held: AtomicBool,
     statistics: Mutex<Statistics>,
     end: Mutex<Option<Result<(), Error>>>,
@@ -87,6 +89,7 @@ impl Path {
             turns: [Mutex::new(()), Mutex::new(())],
             queue: Mutex::default(),
             has_ended: AtomicBool::new(false),
+            failed: Mutex::new(None),
             is_held: AtomicBool::new(false),
             statistics: Mutex::default(),
             end: Mutex::new(None),
@@ -149,7 +152,14 @@ impl Path {
     }
 
     pub(super) fn statistics(&self, maker: Maker) -> Statistics {
-        self.statistics.lock_made_by(maker).map_or_else(Statistics::default, |statistics| *statistics)
+        let statistics = self.statistics.lock_made_by(maker);
+        let mut statistics = statistics.map_or_else(Statistics::default, |statistics| *statistics);
+        if self.state.load(Ordering::Relaxed) == OVER {
+            // What is still in the queue goes nowhere.
+            statistics.dropped +=
+                self.queue.lock_made_by(maker).map_or(0, |queue| queue.waiting.len() as u64);
+        }
+        statistics
     }
 
     pub(super) fn flows(&self) -> bool {
@@ -169,7 +179,7 @@ impl Path {
             (Role::Scheduler, _) => self.forward(&mut done),
         });
         let (moved, end) = match turn.and_then(|turn| turn) {
-            Ok((moved, is_over)) => (moved, is_over.then_some(Ok(()))),
+            Ok((moved, is_over)) => (moved, is_over.then(|| self.failed.lock().take().map_or(Ok(()), Err))),
             Err(error) => (0, Some(Err(error))),
         };
         done.turns = u64::from(moved > 0);
@@ -240,7 +250,7 @@ impl Path {
     /// From the source to the queue.
     fn enqueue(&self, done: &mut Statistics) -> Result<(usize, bool), Error> {
         let mut source = self.source.lock();
-        if source.is_over() {
+        if self.has_ended.load(Ordering::Relaxed) {
             return Ok((0, false));
         }
         let most = match self.how.when_full {
@@ -262,9 +272,15 @@ impl Path {
             queue.waiting.push_back(packet);
         });
         done.copied += source.copied() - before;
-        let took = self.taken(took, done)?;
-        self.has_ended.store(source.is_over(), Ordering::Release);
-        if took > 0 || source.is_over() {
+        let took = self.taken(took, done);
+        let has_ended = took.is_err() || source.is_over();
+        let took = took.unwrap_or_else(|error| {
+            // What came before is in the queue, and goes on.
+            *self.failed.lock() = Some(error);
+            0
+        });
+        self.has_ended.store(has_ended, Ordering::Release);
+        if took > 0 || has_ended {
             self.scheduler.wake();
         }
         Ok((took, false))

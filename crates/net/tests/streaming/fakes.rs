@@ -31,6 +31,8 @@ pub(crate) struct State {
     /// Where what came last was shown.
     pub(crate) shown: Vec<usize>,
     pub(crate) room: usize,
+    /// What fails when there is nothing more to come.
+    pub(crate) fails: Option<Errno>,
     /// How often it was looked for what comes.
     pub(crate) looks: usize,
     /// Called with each packet that is put.
@@ -87,7 +89,9 @@ impl Rings for Fake {
         self.0.state.lock().looks += 1;
         for taken in 0..most {
             let mut state = self.0.state.lock();
-            let Some(packet) = state.coming.pop_front() else { return Ok(taken) };
+            let Some(packet) = state.coming.pop_front() else {
+                return state.fails.filter(|_| taken == 0).map_or(Ok(taken), Err);
+            };
             state.shown.push(packet.as_ptr().addr());
             drop(state);
             see(&Frame::new(Data::from(&packet[..])));

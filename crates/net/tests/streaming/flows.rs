@@ -257,6 +257,35 @@ fn a_driver_that_panics_ends_its_flow_alone() {
     }
 }
 
+/// What was in the queue was lost, and not counted.
+#[test]
+fn what_came_before_a_source_failed_goes_on_or_is_counted() {
+    let streaming = streaming();
+    let ((source, from), (sink, to)) = (fake("from", 0), fake("to", 1));
+    let flow = started(&streaming, &from, &to, how(Style::Asynchronous, WhenFull::Hold));
+    let failed = Err(Error::Source { end: "from".to_owned(), errno: Errno::NODEV });
+    source.change(|state| {
+        (state.coming, state.fails) = ((0..20).map(|n| vec![n]).collect(), Some(Errno::NODEV))
+    });
+    until("all is in the queue", || source.peek(|state| state.coming.is_empty()));
+    assert_eq!(flow.wait(Some(Duration::from_millis(5))), Ok(false), "the sink has no room");
+    sink.change(|state| state.room = 100);
+    assert_eq!(flow.wait(LONG), failed);
+    assert_eq!((flow.statistics().packets, flow.statistics().dropped), (20, 0));
+    assert!(sink.peek(|state| state.put.iter().map(|(packet, _)| packet[0]).eq(0..20)));
+    // A flow that ends otherwise sends no more.
+    let ((source, from), (sink, to)) = (fake("from", 0), fake("to", 0));
+    let tap = |packet: &genie_memory::Data<'_>| assert_ne!(packet.to_vec(), [5], "this is what is tested");
+    let how = how(Style::Asynchronous, WhenFull::Hold);
+    let flow = streaming.connect(&from, &to, how, Some(Box::new(tap))).expect("a flow");
+    flow.start().expect("it is new");
+    source.bring((0..20).map(|n| vec![n]));
+    until("all is in the queue", || source.peek(|state| state.coming.is_empty()));
+    sink.change(|state| state.room = 100);
+    flow.wait(LONG).expect_err("its tap has panicked");
+    assert_eq!((flow.statistics().packets, flow.statistics().dropped), (5, 15));
+}
+
 #[test]
 fn a_tap_may_stop_its_flow() {
     let ((source, from), (_sink, to)) = (fake("from", 0), fake("to", 1000));

@@ -82,9 +82,12 @@ impl Path {
     }
 
     fn wait_for_source<'p>(&'p self, polled: &mut Polled<'p>) -> Look {
+        if self.has_ended.load(Ordering::Relaxed) {
+            return Look::WhenWoken;
+        }
         let mut source = self.source.lock();
         if source.is_over() {
-            return if self.how.style == Style::Synchronous { Look::Now } else { Look::WhenWoken };
+            return Look::Now;
         }
         if !source.arm() || source.has_frames() {
             return Look::Now;
