@@ -1,5 +1,6 @@
 //! The options that say what brings the datagrams.
 
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 
@@ -17,9 +18,9 @@ use super::port::{Port, Use};
 use crate::failure::Failure;
 use crate::number;
 
-/// Opens an interface, and says so if costs are measured first, which takes a while.
+/// Opens an interface, and tells who looks on if costs are measured first, which takes a while.
 pub(super) fn opened(granule: Granule) -> Result<Interface, Failure> {
-    if calibration::load(&granule.space()?.alone()).is_none() {
+    if io::stderr().is_terminal() && calibration::load(&granule.space()?.alone()).is_none() {
         eprintln!("genie: measuring what passing data costs on this machine, once: this takes a few seconds");
     }
     Ok(granule.open()?)
