@@ -11,7 +11,7 @@ use crate::options::{Block, Timestamps};
 use crate::payload::Shared;
 use crate::segment::Segment;
 use crate::sequence::Seq;
-use crate::time::Time;
+use crate::timers::Time;
 use crate::{
     Algorithm, Backlog, Config, Flags, Header, Id, KeepAlive, Options, Path, Payload, Secret, Table,
 };

@@ -51,11 +51,11 @@ pub struct Config {
     pub acknowledge_on_confirmation: bool,
     /// How the congestion window moves.
     pub algorithm: Algorithm,
-    /// Whether windows beyond 64 KiB, timestamps and selective acknowledgments are offered and accepted.
+    /// Whether windows beyond 64 KiB are offered and accepted (RFC 7323).
     pub window_scaling: bool,
-    /// The same, of timestamps (RFC 7323).
+    /// The same of timestamps (RFC 7323).
     pub timestamps: bool,
-    /// The same, of selective acknowledgments (RFC 2018).
+    /// The same of selective acknowledgments (RFC 2018).
     pub sack: bool,
     /// The shortest retransmission timeout. RFC 6298 §2.4 says one second; like other hosts, 200 ms are taken, which suits
     /// acknowledgments that are delayed by less.

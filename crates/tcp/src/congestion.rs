@@ -12,7 +12,7 @@ use std::time::Duration;
 use self::cubic::Cubic;
 use self::reno::Reno;
 use crate::config::Algorithm;
-use crate::time::Time;
+use crate::timers::Time;
 
 /// The largest window: what sequence numbers allow.
 const MOST: u32 = 1 << 30;

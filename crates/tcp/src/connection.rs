@@ -29,8 +29,7 @@ use crate::rtt::RoundTrip;
 use crate::segment::Header;
 use crate::send::{QUEUE_MOST, Sending};
 use crate::sequence::Seq;
-use crate::time::Time;
-use crate::timers::{Timer, Timers};
+use crate::timers::{Time, Timer, Timers};
 use crate::timestamps::Clock;
 
 /// How long after a challenge another one may follow (RFC 5961 §7), and after an answer to a stray segment another answer.
@@ -67,7 +66,7 @@ impl State {
     }
 
     /// Whether the client can still send.
-    fn sends(self) -> bool {
+    pub(crate) fn sends(self) -> bool {
         matches!(self, Self::SynSent | Self::SynReceived | Self::Established | Self::CloseWait)
     }
 }
@@ -126,7 +125,7 @@ struct Due {
 
 /// A connection, from its first SYN to the end of TIME-WAIT.
 ///
-/// Shape: it owns references to what is under way and to what has come, and gives them back or on. Some 700 bytes; whatever is rarely in use
+/// Shape: it owns references to what is under way and to what has come, and gives them back or on. Less than 1 KiB; whatever is rarely in use
 /// is on the heap while it is.
 ///
 /// # Cost
@@ -170,6 +169,8 @@ pub struct Connection<P> {
     unverified: VecDeque<(Seq, Header)>,
     counters: Counters,
 }
+
+const _: () = assert!(size_of::<Connection<crate::Shared>>() < 1024);
 
 impl<P: Payload> Connection<P> {
     /// The state.

@@ -11,7 +11,7 @@ use crate::isn::Secret;
 use crate::options::{Options, Timestamps};
 use crate::segment::{Header, Path};
 use crate::sequence::Seq;
-use crate::time::Time;
+use crate::timers::Time;
 
 /// What the peer's segments may be long, rounded down.
 const LENGTHS: [u16; 8] = [216, 536, 1024, 1220, 1300, 1440, 1460, 8940];

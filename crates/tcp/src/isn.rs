@@ -10,7 +10,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::segment::Path;
 use crate::sequence::Seq;
-use crate::time::Time;
+use crate::timers::Time;
 
 /// A key that only this host knows.
 #[derive(Clone, Copy)]

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::table::id::Id;
-use crate::time::Time;
+use crate::table::Id;
+use crate::timers::Time;
 
 /// How many connections may wait at a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -254,7 +254,7 @@ impl<P: Payload> Receiving<P> {
         self.confirmed
     }
 
-    /// What is not confirmed is as if it had not arrived.
+    /// Forgets what was not confirmed: the peer sends it again.
     pub(crate) fn reject(&mut self) {
         (self.next, self.taken) = (self.confirmed, self.confirmed);
         self.ready = VecDeque::new();

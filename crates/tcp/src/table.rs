@@ -6,7 +6,6 @@
 //! Limits: answers to segments that belong to no connection wait in a queue of [`STRAY_MOST`]; beyond that they are dropped.
 //! Source: RFC 9293 §3.10.7.1 and §3.10.7.2; RFC 6191 and RFC 9293 §3.6.1 for SYNs in TIME-WAIT; RFC 6056 §3.3.3 for ports.
 
-pub(crate) mod id;
 mod listening;
 
 use std::collections::hash_map::Entry;
@@ -14,7 +13,6 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-pub use self::id::Id;
 use crate::config::Config;
 use crate::connection::{Connection, Origin, State};
 use crate::event::Event;
@@ -23,10 +21,14 @@ use crate::listener::Listener;
 use crate::payload::Payload;
 use crate::segment::{Header, Path, Segment, reset_for};
 use crate::sequence::Seq;
-use crate::time::Time;
+use crate::timers::Time;
 
 /// Answers to strangers that wait to be sent.
 const STRAY_MOST: usize = 64;
+
+/// A connection of a table. It is never used again for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id(u64);
 
 /// A segment that is to be sent, and what its IP header is to say.
 #[derive(Debug, Clone)]
@@ -93,6 +95,19 @@ struct Row<P> {
     told: bool,
     /// The time of its entry among the timers.
     scheduled: Option<Time>,
+}
+
+impl<P: Payload> Row<P> {
+    fn schedule(&mut self, id: Id, timers: &mut BTreeSet<(Time, Id)>) {
+        if let Some(next) = self.connection.next_timeout()
+            && self.scheduled.is_none_or(|at| next < at)
+        {
+            if let Some(later) = self.scheduled.replace(next) {
+                timers.remove(&(later, id));
+            }
+            timers.insert((next, id));
+        }
+    }
 }
 
 /// Connections and listeners.
@@ -219,9 +234,7 @@ impl<P: Payload> Table<P> {
     pub fn release(&mut self, id: Id, now: Time) {
         let Some(row) = self.rows.get_mut(&id) else { return };
         row.released = true;
-        let open = matches!(row.connection.state(), State::SynSent | State::SynReceived)
-            || matches!(row.connection.state(), State::Established | State::CloseWait);
-        if open {
+        if row.connection.state().sends() {
             row.connection.abort(now)
         } else {
             row.connection.close(now)
@@ -283,20 +296,8 @@ impl<P: Payload> Table<P> {
         if row.connection.has_events() && !std::mem::replace(&mut row.told, true) {
             self.told.push_back(id);
         }
-        self.schedule(id);
-        self.move_on_at_listener(id);
-    }
-
-    fn schedule(&mut self, id: Id) {
-        let Some(row) = self.rows.get_mut(&id) else { return };
-        if let Some(next) = row.connection.next_timeout()
-            && row.scheduled.is_none_or(|at| next < at)
-        {
-            if let Some(later) = row.scheduled.replace(next) {
-                self.timers.remove(&(later, id));
-            }
-            self.timers.insert((next, id));
-        }
+        row.schedule(id, &mut self.timers);
+        row.move_on(id, &mut self.listeners);
     }
 
     /// The next segment to be sent, if there is one.
@@ -311,11 +312,11 @@ impl<P: Payload> Table<P> {
                 let Config { hop_limit, dscp, .. } = **row.connection.config();
                 let path = row.path;
                 self.ready.push_back(id);
-                self.schedule(id);
+                row.schedule(id, &mut self.timers);
                 return Some(Outgoing { path, hop_limit, dscp, segment });
             }
             row.ready = false;
-            self.schedule(id);
+            row.schedule(id, &mut self.timers);
             self.forget_if_over(id);
         }
         None
@@ -323,22 +324,21 @@ impl<P: Payload> Table<P> {
 
     /// A connection that is over, and has nothing more to send, is no longer found; if its client has let go of it, it is forgotten.
     fn forget_if_over(&mut self, id: Id) {
-        let row = &self.rows[&id];
+        let Entry::Occupied(mut found) = self.rows.entry(id) else { return };
+        let row = found.get_mut();
         if row.connection.state() != State::Closed {
             return;
         }
-        let (path, forget) = (row.path, row.released);
-        if let Entry::Occupied(entry) = self.paths.entry(path)
+        if let Entry::Occupied(entry) = self.paths.entry(row.path)
             && *entry.get() == id
         {
             entry.remove();
         }
-        let scheduled = self.rows.get_mut(&id).and_then(|row| row.scheduled.take());
-        if let Some(at) = scheduled {
+        if let Some(at) = row.scheduled.take() {
             self.timers.remove(&(at, id));
         }
-        if forget {
-            self.rows.remove(&id);
+        if row.released {
+            found.remove();
         }
     }
 

@@ -1,6 +1,7 @@
 //! The timers of a connection: times at which something is to be done.
 
-use crate::time::Time;
+/// A time: how long after an origin of the caller's choice, the same for all calls of one connection or table, and never going back.
+pub type Time = std::time::Duration;
 
 /// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

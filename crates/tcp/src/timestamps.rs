@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::options::Timestamps;
 use crate::sequence::Seq;
-use crate::time::Time;
+use crate::timers::Time;
 
 /// After how long without a segment the peer's clock may have wrapped (§5.5).
 const OUTDATED: Duration = Duration::from_secs(24 * 86_400);

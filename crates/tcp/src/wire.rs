@@ -24,6 +24,9 @@ use crate::sequence::Seq;
 /// How many bytes the headers have at most that are made here.
 pub const HEADERS_MOST: usize = Ipv6Header::LEN + TcpHeader::MAX_LEN;
 
+/// Where TCP's header has its checksum.
+const CHECKSUM: Range<usize> = 16..18;
+
 /// What an IP header says besides addresses and lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
@@ -51,7 +54,7 @@ pub fn write(
     data_sum: u16,
 ) -> SmallVec<[u8; HEADERS_MOST]> {
     let options = header.options.write();
-    let mut tcp = TcpHeader {
+    let tcp = TcpHeader {
         source_port: path.local.port(),
         destination_port: path.remote.port(),
         sequence_number: header.seq.0,
@@ -66,10 +69,9 @@ pub fn write(
         ..TcpHeader::default()
     };
     let len = u16::try_from(tcp.header_len() + data).expect("a segment of at most 65535 bytes");
-    tcp.checksum = {
-        let sum = pseudo_header(path, len).add_slice(&tcp.to_bytes());
-        sum.add_2bytes(data_sum.to_be_bytes()).ones_complement().to_be()
-    };
+    let mut tcp = tcp.to_bytes();
+    let sum = pseudo_header(path, len).add_slice(&tcp).add_2bytes(data_sum.to_be_bytes());
+    tcp[CHECKSUM].copy_from_slice(&sum.ones_complement().to_be().to_be_bytes());
     let dscp = IpDscp::try_new(delivery.dscp & 63).expect("six bits");
     let mut bytes = SmallVec::new();
     match (path.local.ip(), path.remote.ip()) {
@@ -103,7 +105,7 @@ pub fn write(
         }
         _ => panic!("a path between addresses of different families"),
     }
-    bytes.extend_from_slice(&tcp.to_bytes());
+    bytes.extend_from_slice(&tcp);
     bytes
 }
 

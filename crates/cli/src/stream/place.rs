@@ -229,7 +229,7 @@ impl Opening<'_> {
         let connected = self.until(&format!("{place} to accept the connection"), || {
             match rustix::net::connect(&socket, address) {
                 Ok(()) | Err(Errno::ISCONN) => Ok(()),
-                // Of a local socket, AGAIN: its backlog is full.
+                // A local socket whose backlog is full says AGAIN.
                 Err(Errno::INPROGRESS | Errno::ALREADY | Errno::AGAIN) if begun.elapsed() < PATIENCE => {
                     Err(io::ErrorKind::WouldBlock.into())
                 }

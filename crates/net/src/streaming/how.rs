@@ -57,7 +57,7 @@ pub struct Statistics {
     /// Bytes that were copied on the way: into the queue, and what the drivers of both ends say of themselves and of the kernel
     /// ([`Rings::copied`](crate::driver::Rings::copied)).
     pub copied: u64,
-    /// Packets that were dropped.
+    /// Packets that were dropped; those that a flow which is over has left in its queue, too.
     pub dropped: u64,
     /// How often the flow found its sink, or its queue, full and waited.
     pub held: u64,

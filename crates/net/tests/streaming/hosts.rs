@@ -16,7 +16,7 @@ use super::network::{LENS, networks, packet, received, send};
 use super::sight::{in_sight, marked};
 use super::{elsewhere, until};
 
-/// Whose marks are in packets: those of the hosts, and those of the networks that go on meanwhile.
+/// The hosts store the first mark, and the networks that go on meanwhile send the second one.
 const HOST: u8 = 0;
 const NETWORK: u8 = 1;
 

@@ -5,7 +5,7 @@
 //! Source: RFC 9438; the section is named where each rule is.
 
 use super::Acked;
-use crate::time::Time;
+use crate::timers::Time;
 
 /// How quickly the window grows (§5.1).
 const C: f64 = 0.4;

@@ -8,8 +8,7 @@ use crate::event::Ended;
 use crate::payload::Payload;
 use crate::recovery::Progress;
 use crate::segment::Header;
-use crate::time::Time;
-use crate::timers::Timer;
+use crate::timers::{Time, Timer};
 
 impl<P: Payload> Connection<P> {
     /// Takes the acknowledgment of an acceptable segment, with data or without.

@@ -12,8 +12,7 @@ use crate::event::{Ended, Event};
 use crate::payload::Payload;
 use crate::receive::Arrival;
 use crate::segment::{Header, Segment, reset_for};
-use crate::time::Time;
-use crate::timers::Timer;
+use crate::timers::{Time, Timer};
 
 /// How long an acknowledgment may be delayed (RFC 9293 §3.8.6.3).
 const ACK_DELAY_MOST: Duration = Duration::from_millis(499);

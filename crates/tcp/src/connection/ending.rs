@@ -8,8 +8,7 @@ use crate::event::{Ended, Event, Unreachable};
 use crate::payload::Payload;
 use crate::segment::{Flags, Header};
 use crate::sequence::Seq;
-use crate::time::Time;
-use crate::timers::Timer;
+use crate::timers::{Time, Timer};
 
 impl<P: Payload> Connection<P> {
     /// Sends no more: FIN follows what is queued. What the peer sends is still received (RFC 9293 §3.6.1).

@@ -17,8 +17,7 @@ use crate::rtt::RoundTrip;
 use crate::segment::{Header, Segment};
 use crate::send::Sending;
 use crate::sequence::Seq;
-use crate::time::Time;
-use crate::timers::{Timer, Timers};
+use crate::timers::{Time, Timer, Timers};
 use crate::timestamps::Clock;
 
 /// What a connection is made of besides its configuration.

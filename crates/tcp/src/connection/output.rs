@@ -10,8 +10,7 @@ use crate::payload::{Payload, Pieces, len_of};
 use crate::recovery::Mode;
 use crate::segment::{Flags, Header, Segment};
 use crate::sequence::Seq;
-use crate::time::Time;
-use crate::timers::Timer;
+use crate::timers::{Time, Timer};
 
 impl<P: Payload> Connection<P> {
     /// The next segment to be sent, if there is one.

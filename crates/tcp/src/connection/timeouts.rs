@@ -5,8 +5,7 @@
 use super::{Connection, State};
 use crate::event::{Ended, Event};
 use crate::payload::Payload;
-use crate::time::Time;
-use crate::timers::Timer;
+use crate::timers::{Time, Timer};
 
 impl<P: Payload> Connection<P> {
     /// Does what is due by now. May be called at any time.

@@ -13,7 +13,7 @@ use crate::payload::Payload;
 use crate::receive::Arrival;
 use crate::segment::{Header, Segment};
 use crate::sequence::Seq;
-use crate::time::Time;
+use crate::timers::Time;
 
 impl<P: Payload> Connection<P> {
     /// Takes a segment whose checksum is yet to be verified, if it is data that comes next, in a connection that acknowledges on

@@ -1,9 +1,10 @@
 //! What a table does at its listeners.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use super::{Id, Refused, Table};
+use super::{Id, Refused, Row, Table};
 use crate::config::Config;
 use crate::connection::{Connection, Origin, State};
 use crate::cookie;
@@ -12,7 +13,7 @@ use crate::options::{Options, Timestamps};
 use crate::payload::Payload;
 use crate::segment::{Flags, Header, Path, Segment};
 use crate::sequence::Seq;
-use crate::time::Time;
+use crate::timers::Time;
 use crate::timestamps;
 
 impl<P: Payload> Table<P> {
@@ -153,12 +154,13 @@ impl<P: Payload> Table<P> {
         self.with(id, |connection| connection.on_segment(segment, now));
         true
     }
+}
 
+impl<P: Payload> Row<P> {
     /// A connection at a listener may be established now, or over.
-    pub(super) fn move_on_at_listener(&mut self, id: Id) {
-        let Some(row) = self.rows.get_mut(&id) else { return };
-        let Some(listener) = row.listener.and_then(|at| self.listeners.get_mut(&at)) else { return };
-        match row.connection.state() {
+    pub(super) fn move_on(&mut self, id: Id, listeners: &mut HashMap<SocketAddr, Listener>) {
+        let Some(listener) = self.listener.and_then(|at| listeners.get_mut(&at)) else { return };
+        match self.connection.state() {
             State::SynReceived => (),
             State::Closed => {
                 // Nobody was told of it (RFC 9293 §3.10.7.4, second), or it was lost before it was accepted.
@@ -167,7 +169,7 @@ impl<P: Payload> Table<P> {
                 } else {
                     listener.half_open -= 1;
                 }
-                (row.listener, row.released) = (None, true);
+                (self.listener, self.released) = (None, true);
             }
             _ if !listener.ready.contains(&id) => {
                 listener.half_open -= 1;
